@@ -1,0 +1,49 @@
+# Every target bootstraps its own virtual environment from a bare python3 (3.11 or newer).
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+INSTALLED := $(VENV)/installed
+PATHS := src workflows activities api examples deploy bench tests worker.py
+
+.PHONY: setup demo up test lint bench format lock histories
+
+setup: $(INSTALLED)
+
+$(INSTALLED): requirements.lock pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "Turnkeeper needs Python 3.11 or newer; set PYTHON=python3.12, for example")'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $@
+
+demo: $(INSTALLED)
+	@$(BIN)/python -m examples.research_desk.demo
+
+up: $(INSTALLED)
+	@$(BIN)/python -m deploy.local_stack
+
+test: lint
+	$(BIN)/python -m pytest
+
+lint: $(INSTALLED)
+	$(BIN)/ruff format --check $(PATHS)
+	$(BIN)/ruff check $(PATHS)
+	$(BIN)/lint-imports
+	$(BIN)/mypy
+	$(BIN)/mypy tests
+
+bench: $(INSTALLED)
+	@$(BIN)/python -m bench
+
+format: $(INSTALLED)
+	$(BIN)/ruff format $(PATHS)
+	$(BIN)/ruff check --fix $(PATHS)
+
+# Records the histories that the replay tests replay anew; say why in the commit.
+histories: $(INSTALLED)
+	$(BIN)/python -m pytest tests/replay --record-histories
+
+lock: $(INSTALLED)
+	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-emit-index-url \
+		--all-extras --group test -o requirements.lock pyproject.toml

@@ -1,0 +1,1 @@
+"""Ring 2: side effects. Author code and model calls happen here."""

@@ -1,0 +1,69 @@
+"""The activities that call an author's hooks, and check what agent tools declare."""
+
+import inspect
+from typing import Any, get_type_hints
+
+from pydantic import JsonValue, TypeAdapter, ValidationError
+from pydantic_core import PydanticSerializationError
+from temporalio import activity
+
+from activities.agent_objects import AgentObjects
+from activities.failures import agents_known_here, final_failure
+from activities.heartbeats import beating
+from turnkeeper import names
+from turnkeeper.agents import HOOKS
+from turnkeeper.steps import CallHookInput, CheckOutputInput, HookResult, ToolResult
+from turnkeeper.tools import AgentTool
+
+HOOK_FAILED = "HookFailed"
+
+
+class HookActivities:
+    """Runs the overridable methods of agents."""
+
+    def __init__(self, agents: AgentObjects) -> None:
+        """Run the hooks of the agents that `agents` makes."""
+        self._agents = agents
+
+    @activity.defn(name=names.CALL_HOOK)
+    async def call_hook(self, call: CallHookInput) -> HookResult:
+        """Call one hook with arguments of the types that it declares.
+
+        An exception of the author's is retried: hooks are for side effects, which may succeed the next time.
+        """
+        if call.hook not in HOOKS:
+            raise final_failure(f"{call.hook!r} is not a hook", HOOK_FAILED)
+        with agents_known_here():
+            agent = self._agents.make(call.agent_type, call.source)
+        method = getattr(agent, call.hook)
+        async with beating():
+            value = await method(*_typed(method, call.arguments))
+        try:
+            return HookResult(value=TypeAdapter(Any).dump_python(value, mode="json"))
+        except (PydanticSerializationError, ValueError) as error:
+            raise final_failure(
+                f"{call.agent_type}.{call.hook} returned what is not JSON: {error}", HOOK_FAILED
+            ) from error
+
+    @activity.defn(name=names.CHECK_OUTPUT)
+    async def check_output(self, check: CheckOutputInput) -> ToolResult:
+        """Return a run's output as the parent's agent tool declares it, or say why it does not fit (RF-08 to RF-10)."""
+        with agents_known_here():
+            tool = self._agents.registry.get(check.agent_type).tools.get(check.tool_name)
+        if not isinstance(tool, AgentTool) or tool.output_type is None:
+            return ToolResult(output=check.output)
+        try:
+            valid = tool.output_type.validate_python(check.output)
+        except ValidationError as error:
+            return ToolResult(error=f"The sub-agent's output is not what {check.tool_name} declares: {error}")
+        return ToolResult(output=tool.output_type.dump_python(valid, mode="json"))
+
+
+def _typed(method: Any, arguments: tuple[JsonValue, ...]) -> list[Any]:
+    """Return JSON arguments as the types of the method's parameters; a parameter without a type takes JSON."""
+    hints = get_type_hints(method)
+    parameters = list(inspect.signature(method).parameters)
+    return [
+        TypeAdapter(hints.get(name, Any)).validate_python(argument)
+        for name, argument in zip(parameters, arguments, strict=False)
+    ]

@@ -1,0 +1,140 @@
+"""The only file that imports litellm: calls any provider's models, and custom ones, through it."""
+
+import os
+import time
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+from email.utils import parsedate_to_datetime
+from typing import Any
+from uuid import uuid4
+
+from pydantic import JsonValue
+from temporalio.exceptions import ApplicationError
+
+from activities.failures import final_failure, passing_failure
+from activities.model_calls import ModelReply, ModelToolCall
+from activities.provider_messages import ProviderMessage
+from turnkeeper.errors import MODEL_REFUSED, MODEL_UNAVAILABLE
+from turnkeeper.models import CustomModel, CustomModelReply
+from turnkeeper.runs import compact_json
+from turnkeeper.steps import Usage
+
+# litellm would download a price table while it is imported (field case 11).
+os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")
+
+import litellm  # noqa: E402  (after the setting that it reads when it is imported)
+
+_PASSING_STATUSES = frozenset({408, 409, 429})
+_LONGEST_WAIT = timedelta(minutes=5)
+"""A provider's wish to wait longer is not granted."""
+
+
+class LiteLLMClient:
+    """Calls models through litellm, whose own retries are off: Temporal alone retries."""
+
+    def __init__(self, custom_models: Mapping[str, CustomModel]) -> None:
+        """Make `custom_models` callable as providers of that name."""
+        litellm.telemetry = False
+        litellm.suppress_debug_info = True
+        litellm.custom_provider_map = [
+            {"provider": provider, "custom_handler": _CustomProvider(model)}
+            for provider, model in custom_models.items()
+        ]
+        litellm.utils.custom_llm_setup()
+
+    async def complete(
+        self,
+        model: str,
+        messages: Sequence[ProviderMessage],
+        tools: Sequence[Mapping[str, JsonValue]],
+        options: Mapping[str, Any],
+    ) -> ModelReply:
+        """Answer a conversation.
+
+        Raises:
+            ApplicationError: the call failed; it is retryable for 408, 409, 429, 5xx and broken connections only.
+        """
+        try:
+            response = await litellm.acompletion(
+                model=model,
+                messages=list(messages),
+                tools=list(tools) or None,
+                num_retries=0,
+                max_retries=0,
+                **options,
+            )
+        except Exception as error:
+            raise _failure_of(model, error) from error
+        return _reply_of(response)
+
+
+def _reply_of(response: Any) -> ModelReply:
+    choice = response.choices[0]
+    message = choice.message
+    usage = getattr(response, "usage", None)
+    return ModelReply(
+        text=message.content or "",
+        reasoning=getattr(message, "reasoning_content", None) or "",
+        tool_calls=tuple(
+            ModelToolCall(id=call.id or "", name=call.function.name or "", arguments=call.function.arguments or "")
+            for call in message.tool_calls or ()
+        ),
+        is_cut_off=choice.finish_reason == "length",
+        usage=Usage(
+            input_tokens=getattr(usage, "prompt_tokens", 0) or 0,
+            output_tokens=getattr(usage, "completion_tokens", 0) or 0,
+        ),
+        model=response.model,
+    )
+
+
+def _failure_of(model: str, error: Exception) -> ApplicationError:
+    status = getattr(error, "status_code", None)
+    text = f"The model {model} could not answer: {error}"
+    is_connection = isinstance(error, litellm.APIConnectionError | litellm.Timeout | ConnectionError)
+    if is_connection or status in _PASSING_STATUSES or (isinstance(status, int) and status >= 500):
+        return passing_failure(text, MODEL_UNAVAILABLE, _retry_after(error))
+    return final_failure(text, MODEL_REFUSED)
+
+
+def _retry_after(error: Exception) -> timedelta | None:
+    """Return how long the provider asks to wait, or None when it says nothing sensible."""
+    headers = getattr(getattr(error, "response", None), "headers", None) or {}
+    value = str(headers.get("retry-after", "")).strip()
+    try:
+        wait = timedelta(seconds=float(value))
+    except (OverflowError, ValueError):
+        try:
+            wait = timedelta(seconds=parsedate_to_datetime(value).timestamp() - time.time())
+        except (TypeError, ValueError):
+            return None
+    return min(wait, _LONGEST_WAIT) if wait > timedelta() else None
+
+
+class _CustomProvider(litellm.CustomLLM):
+    """Serves a custom model as a litellm provider."""
+
+    def __init__(self, model: CustomModel) -> None:
+        super().__init__()
+        self._model = model
+
+    async def acompletion(self, *args: Any, **kwargs: Any) -> litellm.ModelResponse:
+        tools = (kwargs.get("optional_params") or {}).get("tools") or []
+        reply = await self._model.complete(kwargs["model"], kwargs["messages"], tools)
+        return _response_of(kwargs["model"], reply)
+
+
+def _response_of(model: str, reply: CustomModelReply) -> litellm.ModelResponse:
+    calls = [
+        {
+            "id": f"call_{uuid4().hex[:12]}",
+            "type": "function",
+            "function": {"name": call.name, "arguments": compact_json(call.arguments)},
+        }
+        for call in reply.tool_calls
+    ]
+    message = {"role": "assistant", "content": reply.text, "tool_calls": calls or None}
+    finish_reason = "tool_calls" if calls else "stop"
+    return litellm.ModelResponse(
+        model=model, choices=[{"index": 0, "finish_reason": finish_reason, "message": message}]
+    )

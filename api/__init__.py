@@ -1,0 +1,1 @@
+"""Ring 3: HTTP. It speaks to workflows only through `turnkeeper.client`."""

@@ -1,0 +1,1 @@
+"""Benchmarks: ratios to a floor that is measured in the same run."""

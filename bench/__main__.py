@@ -1,0 +1,3 @@
+"""Prints the benchmarks; there are none yet."""
+
+print("nothing yet")

@@ -1,0 +1,170 @@
+"""The client: submits messages to agent instances and reads what became of them."""
+
+import asyncio
+from datetime import timedelta
+from uuid import uuid4
+
+from temporalio.api.enums.v1 import TaskQueueType
+from temporalio.api.taskqueue.v1 import TaskQueue
+from temporalio.api.workflowservice.v1 import DescribeTaskQueueRequest
+from temporalio.client import Client, WorkflowFailureError
+from temporalio.service import RPCError
+
+from turnkeeper import names
+from turnkeeper.errors import NotFound, TooLarge, Unavailable
+from turnkeeper.messages import UIMessage
+from turnkeeper.registry import AgentRegistry
+from turnkeeper.run_client import RunClient
+from turnkeeper.runs import input_digest
+from turnkeeper.turns import (
+    MAX_MESSAGE_BYTES,
+    TURN_END_STATUSES,
+    CancelTurnInput,
+    SessionSnapshot,
+    SubmitInput,
+    TurnInfo,
+)
+from turnkeeper.workflow_requests import WorkflowRequests
+
+DESCRIBE_PATIENCE = timedelta(seconds=2)
+
+
+class TurnkeeperClient:
+    """Speaks to sessions, turns and runs by their registered names; any process with a Temporal client may have one."""
+
+    def __init__(
+        self,
+        temporal: Client,
+        registry: AgentRegistry,
+        *,
+        task_queue: str = names.DEFAULT_TASK_QUEUE,
+        tenant: str = names.DEFAULT_TENANT,
+    ) -> None:
+        """Speak for one tenant.
+
+        Args:
+            temporal: a client that was connected with `turnkeeper.payloads.data_converter`.
+            registry: the agent types that may be addressed.
+            task_queue: where the workflows run.
+            tenant: whose instances they are.
+        """
+        self._requests = WorkflowRequests(temporal, task_queue)
+        self._task_queue = task_queue
+        self._tenant = tenant
+        self.registry = registry
+        self.runs = RunClient(self._requests)
+
+    def session_id(self, agent_type: str, name: str) -> str:
+        """Return the workflow id of an instance's session."""
+        return names.session_workflow_id(self._tenant, agent_type, name)
+
+    async def submit(
+        self, agent_type: str, name: str, message: UIMessage, *, submission_id: str | None = None
+    ) -> TurnInfo:
+        """Queue a message for a turn of an instance, which begins to exist with its first message.
+
+        Args:
+            agent_type: a registered agent type.
+            name: the instance's name.
+            message: a user message.
+            submission_id: the same id again is the same submission, and gives the same turn.
+
+        Raises:
+            NotFound: no such agent type.
+            Conflict: the submission id was used for another message.
+            TooLarge: the message is over `MAX_MESSAGE_BYTES`.
+            Unavailable: nobody answered; submit again with the same id.
+        """
+        size = len(message.model_dump_json().encode())
+        if size > MAX_MESSAGE_BYTES:
+            raise TooLarge(f"the message is {size:,} bytes, over the limit of {MAX_MESSAGE_BYTES:,}")
+        profile = self.registry.profile(agent_type)
+        request = SubmitInput(submission_id=submission_id or uuid4().hex, message=message, profile=profile)
+        # Temporal answers an update id that it knows without asking the workflow, so another message needs another id.
+        update_id = f"submit-{request.submission_id}-{input_digest(message.text)}"
+        session_id = self.session_id(agent_type, name)
+        return await self._requests.update_session(session_id, profile, names.SUBMIT, request, TurnInfo, update_id)
+
+    async def snapshot(self, agent_type: str, name: str) -> SessionSnapshot:
+        """Return how an instance stands.
+
+        Raises:
+            NotFound: no such instance.
+            Unavailable: no worker answered.
+        """
+        session_id = self.session_id(agent_type, name)
+        snapshot: SessionSnapshot = await self._requests.query(session_id, names.SNAPSHOT, SessionSnapshot)
+        return snapshot
+
+    async def turn(self, agent_type: str, name: str, turn_id: str) -> TurnInfo:
+        """Return one turn.
+
+        Raises:
+            NotFound: no such turn, or one too old to be remembered by its session.
+            Unavailable: no worker answered.
+        """
+        session_id = self.session_id(agent_type, name)
+        turn: TurnInfo | None = await self._requests.query(session_id, names.TURN, TurnInfo, turn_id)
+        if turn is None:
+            raise NotFound(f"there is no turn {turn_id!r} among the latest")
+        return turn
+
+    async def wait_for_turn(self, agent_type: str, name: str, turn_id: str) -> TurnInfo:
+        """Wait until a turn has ended and its session holds what it wrote.
+
+        Raises:
+            NotFound: no such turn.
+        """
+        workflow_id = names.turn_workflow_id(self.session_id(agent_type, name), turn_id)
+        turn_workflow = self._requests.temporal.get_workflow_handle(workflow_id)
+        pause = 0.01
+        while True:
+            try:
+                turn = await self.turn(agent_type, name, turn_id)
+                if turn.status in TURN_END_STATUSES:
+                    return turn
+                if turn.status == "running":
+                    await turn_workflow.result()
+            except (Unavailable, WorkflowFailureError, RPCError):
+                # A turn's workflow begins a moment after its session says so, and ends a moment before.
+                pass
+            await asyncio.sleep(pause)
+            pause = min(pause * 2, 0.5)
+
+    async def cancel_turn(self, agent_type: str, name: str, turn_id: str, reason: str | None = None) -> TurnInfo:
+        """Stop a turn and the runs that it awaits; without effect on one that has ended.
+
+        Raises:
+            NotFound: no such turn.
+            Unavailable: nobody answered.
+        """
+        session_id = self.session_id(agent_type, name)
+        request = CancelTurnInput(turn_id=turn_id, reason=reason)
+        return await self._requests.update(session_id, names.CANCEL_TURN, request, TurnInfo)
+
+    async def messages(self, agent_type: str, name: str) -> list[UIMessage]:
+        """Return an instance's transcript; a turn that is going on adds its message when it ends.
+
+        Raises:
+            NotFound: no such instance.
+            Unavailable: no worker answered.
+        """
+        return await self._requests.messages(self.session_id(agent_type, name))
+
+    async def has_worker(self) -> bool:
+        """Tell whether a worker polls the task queue of the workflows.
+
+        Raises:
+            Unavailable: Temporal itself does not answer.
+        """
+        temporal = self._requests.temporal
+        request = DescribeTaskQueueRequest(
+            namespace=temporal.namespace,
+            task_queue=TaskQueue(name=self._task_queue),
+            task_queue_type=TaskQueueType.TASK_QUEUE_TYPE_WORKFLOW,
+        )
+        try:
+            answer = await temporal.workflow_service.describe_task_queue(request, timeout=DESCRIBE_PATIENCE)
+        except RPCError as error:
+            raise Unavailable(f"Temporal does not answer: {error.message}") from error
+        return bool(answer.pollers)

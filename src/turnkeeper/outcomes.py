@@ -1,0 +1,43 @@
+"""How the end of a run is written into a Temporal failure, and read from one."""
+
+from temporalio.exceptions import ApplicationError, CancelledError, TerminatedError
+
+from turnkeeper.errors import RUN_FAILED
+from turnkeeper.runs import AgentToolResult, shorten_error
+
+
+def failure_from_result(result: AgentToolResult) -> ApplicationError:
+    """Return the failure that a run ends with; it carries the result without its large parts (under 4 KiB)."""
+    brief = result.model_copy(
+        update={
+            "output": None,
+            "summary": None if result.summary is None else shorten_error(result.summary),
+            "error": None if result.error is None else shorten_error(result.error),
+        }
+    )
+    return ApplicationError(brief.error or brief.status, brief, type=RUN_FAILED, non_retryable=True)
+
+
+def result_from_failure(
+    cause: BaseException | None, *, run_id: str, agent_type: str, reason: str | None = None
+) -> AgentToolResult:
+    """Return how a run ended, from the cause of its failure.
+
+    Args:
+        cause: what Temporal reports.
+        run_id: the run.
+        agent_type: its agent.
+        reason: why it was cancelled, where the caller knows.
+    """
+    if isinstance(cause, ApplicationError) and cause.type == RUN_FAILED and cause.details:
+        return AgentToolResult.model_validate(cause.details[0])
+    if isinstance(cause, CancelledError):
+        return AgentToolResult(run_id=run_id, agent_type=agent_type, status="aborted", error=reason or "cancelled")
+    if isinstance(cause, TerminatedError):
+        return error_result(run_id, agent_type, "The sub-agent was terminated by an operator.")
+    return error_result(run_id, agent_type, str(cause) if cause else "The sub-agent failed without saying why.")
+
+
+def error_result(run_id: str, agent_type: str, error: str) -> AgentToolResult:
+    """Return the result of a run that failed with `error`."""
+    return AgentToolResult(run_id=run_id, agent_type=agent_type, status="error", error=shorten_error(error))

@@ -1,0 +1,208 @@
+"""The part of the client that concerns agent-tool runs."""
+
+from temporalio.client import WorkflowFailureError
+
+from turnkeeper import names
+from turnkeeper.errors import Conflict, NotFound, TooLarge, Unavailable
+from turnkeeper.messages import UIMessage
+from turnkeeper.outcomes import result_from_failure
+from turnkeeper.runs import AgentToolResult, AgentToolRunInfo, AgentToolRunInspection, compact_json, input_digest
+from turnkeeper.turns import MAX_INPUT_BYTES, AgentProfile, DispatchRunInput, DispatchRunResult, SessionSnapshot
+from turnkeeper.workflow_requests import WorkflowRequests
+
+RunPath = tuple[str, ...]
+"""Run ids from an instance down to a run; the innermost is last."""
+
+
+class RunClient:
+    """Dispatches, follows and inspects runs; always through the registry of the instance that owns them (DG-03)."""
+
+    def __init__(self, requests: WorkflowRequests) -> None:
+        """Send through `requests`."""
+        self._requests = requests
+
+    async def dispatch(
+        self, session_id: str, profile: AgentProfile, request: DispatchRunInput
+    ) -> AgentToolResult | None:
+        """Start a run of an instance; the same run id again is the same run.
+
+        Args:
+            session_id: the instance's workflow id.
+            profile: the instance's agent, in case that it does not exist yet.
+            request: the run.
+
+        Returns:
+            None once it has started; its result, if it was refused or had ended.
+
+        Raises:
+            Conflict: the run id belongs to a run of another agent type or with another input (DI-16).
+            TooLarge: the input is over `MAX_INPUT_BYTES`.
+            Unavailable: nobody answered; dispatch again with the same run id.
+        """
+        _check_size(request)
+        dispatched = await self._requests.update_session(
+            session_id, profile, names.DISPATCH_RUN, request, DispatchRunResult
+        )
+        if dispatched.result is None:
+            await self._check_same_run(
+                dispatched.workflow_id, request.run_id, request.profile.agent_type, input_digest(request.input)
+            )
+        return dispatched.result
+
+    async def run_from(self, workflow_id: str, request: DispatchRunInput) -> AgentToolResult:
+        """Dispatch a run on the turn, run or session that the caller belongs to, and wait for its end.
+
+        Raises:
+            Conflict: the run id belongs to a run of another agent type or with another input (DI-16).
+            TooLarge: the input is over `MAX_INPUT_BYTES`.
+        """
+        _check_size(request)
+        dispatched = await self._requests.update(workflow_id, names.DISPATCH_RUN, request, DispatchRunResult)
+        if dispatched.result is not None and dispatched.result.status != "completed":
+            return dispatched.result
+        digest = input_digest(request.input)
+        return await self.follow(dispatched.workflow_id, request.run_id, request.profile.agent_type, digest)
+
+    async def follow(self, workflow_id: str, run_id: str, agent_type: str, digest: str) -> AgentToolResult:
+        """Wait for the end of a run that may have been dispatched by somebody else.
+
+        Raises:
+            Conflict: it is of another agent type or has another input (DI-16).
+            NotFound: there is no such run.
+        """
+        await self._check_same_run(workflow_id, run_id, agent_type, digest)
+        return await self._result(workflow_id, run_id, agent_type)
+
+    async def wait(self, session_id: str, path: RunPath) -> AgentToolResult:
+        """Wait for the end of a run.
+
+        Raises:
+            NotFound: it is not in the registry of its parent.
+            Unavailable: no worker answered.
+        """
+        info, workflow_id = await self._find(session_id, path)
+        return await self._result(workflow_id, info.run_id, info.agent_type)
+
+    async def registered(self, session_id: str, parents: RunPath = ()) -> list[AgentToolRunInfo]:
+        """Return the registry of an instance, or of one of its runs, oldest first.
+
+        Raises:
+            NotFound: no such instance, or a parent is not in its own parent's registry.
+            Unavailable: no worker answered.
+        """
+        if not parents:
+            return await self._session_rows(session_id)
+        _, workflow_id = await self._find(session_id, parents)
+        return await self._rows(workflow_id)
+
+    async def info(self, session_id: str, path: RunPath) -> AgentToolRunInfo:
+        """Return the registry row of a run.
+
+        Raises:
+            NotFound: there is none.
+            Unavailable: no worker answered.
+        """
+        info, _ = await self._find(session_id, path)
+        return info
+
+    async def inspect(self, session_id: str, path: RunPath) -> AgentToolRunInspection | None:
+        """Return what a run says of itself; None while it is not known yet, which is not a failure (IC-01).
+
+        Raises:
+            NotFound: it is not in the registry of its parent.
+            Unavailable: no worker answered.
+        """
+        _, workflow_id = await self._find(session_id, path)
+        try:
+            inspection: AgentToolRunInspection = await self._requests.query(
+                workflow_id, names.INSPECT, AgentToolRunInspection
+            )
+        except NotFound:
+            return None
+        return inspection
+
+    async def messages(self, session_id: str, path: RunPath) -> list[UIMessage]:
+        """Return the transcript of a run, with the step that it is at (DG-06, IC-21).
+
+        Raises:
+            NotFound: it is not in the registry of its parent.
+            Unavailable: no worker answered.
+        """
+        _, workflow_id = await self._find(session_id, path)
+        return await self._requests.messages(workflow_id)
+
+    async def cancel(self, session_id: str, path: RunPath, reason: str | None = None) -> None:
+        """Cancel a run; without effect on one that has ended (CX-12).
+
+        Raises:
+            NotFound: it is not in the registry of its parent.
+            Unavailable: no worker answered.
+        """
+        _, workflow_id = await self._find(session_id, path)
+        handle = self._requests.temporal.get_workflow_handle(workflow_id)
+        if (await self._requests.describe(workflow_id)).close_time is None:
+            await handle.cancel(reason=reason or "cancelled")
+
+    async def _find(self, session_id: str, path: RunPath) -> tuple[AgentToolRunInfo, str]:
+        """Return a run's row and workflow id, having found each run on the way in its parent's registry."""
+        rows = await self._session_rows(session_id)
+        workflow_id = session_id
+        for depth, run_id in enumerate(path, start=1):
+            info = next((row for row in rows if row.run_id == run_id), None)
+            if info is None:
+                break
+            workflow_id = names.run_workflow_id(workflow_id, run_id)
+            if depth == len(path):
+                return info, workflow_id
+            rows = await self._rows(workflow_id)
+        raise NotFound(f"there is no run {'/runs/'.join(path)!r}")
+
+    async def _session_rows(self, session_id: str) -> list[AgentToolRunInfo]:
+        """Return a session's registry with that of the turn that is going on, which keeps its own until it ends."""
+        snapshot: SessionSnapshot = await self._requests.query(session_id, names.SNAPSHOT, SessionSnapshot)
+        rows: dict[str, AgentToolRunInfo] = {}
+        if snapshot.active_turn_id is not None:
+            try:
+                turn = names.turn_workflow_id(session_id, snapshot.active_turn_id)
+                rows.update({row.run_id: row for row in await self._rows(turn)})
+            except NotFound:
+                pass  # The session has decided to start the turn, and Temporal has not recorded it yet.
+        # Asked last, so that the rows of a turn that ended in between are not missed.
+        rows.update({row.run_id: row for row in await self._rows(session_id)})
+        return sorted(rows.values(), key=lambda row: row.started_at)
+
+    async def _rows(self, workflow_id: str) -> list[AgentToolRunInfo]:
+        rows: list[AgentToolRunInfo] = await self._requests.query(workflow_id, names.RUNS, list[AgentToolRunInfo])
+        return rows
+
+    async def _check_same_run(self, workflow_id: str, run_id: str, agent_type: str, digest: str) -> None:
+        memo = await (await self._requests.describe(workflow_id)).memo()
+        if (memo.get("agent_type"), memo.get("input_digest")) != (agent_type, digest):
+            raise Conflict(
+                f"the run id {run_id!r} is taken by a run of {memo.get('agent_type')} with "
+                f"{'the same' if memo.get('input_digest') == digest else 'another'} input; choose another id"
+            )
+
+    async def _result(self, workflow_id: str, run_id: str, agent_type: str) -> AgentToolResult:
+        handle = self._requests.temporal.get_workflow_handle(workflow_id, result_type=AgentToolResult)
+        try:
+            result: AgentToolResult = await handle.result()
+            return result
+        except WorkflowFailureError as failure:
+            ended = result_from_failure(failure.cause, run_id=run_id, agent_type=agent_type)
+        if ended.status != "aborted":
+            return ended
+        try:
+            # A cancelled workflow's closing event has no room for the reason.
+            inspection: AgentToolRunInspection = await self._requests.query(
+                workflow_id, names.INSPECT, AgentToolRunInspection
+            )
+        except Unavailable:
+            return ended
+        return ended.model_copy(update={"error": inspection.error or ended.error})
+
+
+def _check_size(request: DispatchRunInput) -> None:
+    size = len(compact_json(request.input).encode())
+    if size > MAX_INPUT_BYTES:
+        raise TooLarge(f"the input is {size:,} bytes, over the limit of {MAX_INPUT_BYTES:,}")

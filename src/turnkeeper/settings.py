@@ -1,0 +1,50 @@
+"""What a process reads from its environment, once, at start.
+
+The connection to Temporal is not here: it is Temporal's own environment configuration (`TEMPORAL_ADDRESS`,
+`TEMPORAL_NAMESPACE`, `TEMPORAL_API_KEY`, `TEMPORAL_TLS...`, `TEMPORAL_PROFILE`).
+"""
+
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import Field, field_validator
+from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
+
+from turnkeeper.names import DEFAULT_TASK_QUEUE
+
+
+class Settings(BaseSettings):
+    """Settings, each from the environment variable `TURNKEEPER_<NAME>`."""
+
+    model_config = SettingsConfigDict(env_prefix="TURNKEEPER_", frozen=True)
+
+    agents: Annotated[tuple[str, ...], NoDecode] = ("examples.research_desk",)
+    """The modules that hold the agent classes, separated by commas."""
+    task_queue: str = DEFAULT_TASK_QUEUE
+    """The task queue of the workflows, and of the activities of agents that name none."""
+    data_dir: Path = Path(".data")
+    """Where large payloads, the development server's database and `up.json` are kept."""
+    api_host: str = "127.0.0.1"
+    """The address that the API listens on. It has no authentication yet, so anything but loopback is refused."""
+    api_port: Annotated[int, Field(ge=1, le=65535)] = 8000
+    temporal_port: Annotated[int, Field(ge=1, le=65535)] = 7233
+    """The port of the development server that `make up` and `make demo` start."""
+    temporal_ui_port: Annotated[int, Field(ge=1, le=65535)] = 8233
+    workflow_cache: Annotated[int, Field(ge=0)] = 1000
+    """How many workflows a worker keeps in memory; 0 replays each from its history at every task."""
+    shutdown_grace_seconds: Annotated[float, Field(ge=0)] = 10.0
+    """How long a worker that was told to stop lets activities finish before it cancels them."""
+
+    @field_validator("agents", mode="before")
+    @classmethod
+    def _split(cls, value: object) -> object:
+        return tuple(name.strip() for name in value.split(",") if name.strip()) if isinstance(value, str) else value
+
+    @field_validator("api_host")
+    @classmethod
+    def _only_loopback(cls, value: str) -> str:
+        if value not in ("127.0.0.1", "::1", "localhost"):
+            raise ValueError(
+                "the API has no authentication yet and listens on loopback only: 127.0.0.1, ::1 or localhost"
+            )
+        return value

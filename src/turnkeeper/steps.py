@@ -1,0 +1,141 @@
+"""What crosses an activity's edge: a model step and the dispatch of its tool calls, a tool call, a hook call."""
+
+from datetime import timedelta
+from typing import Annotated, Literal
+
+from pydantic import Field, JsonValue
+
+from turnkeeper.messages import UIMessage
+from turnkeeper.runs import AgentToolResult, Display
+from turnkeeper.turns import AgentProfile, TranscriptRef
+from turnkeeper.wire import WireModel
+
+
+class StepSource(WireModel):
+    """Where in a tree of turns and runs an activity belongs."""
+
+    workflow_id: str
+    """The turn or run."""
+    instance: str
+    """The instance whose turn it is: a session's workflow id, or the run's own."""
+    turn_id: str
+    step: int = 0
+
+
+class CallModelInput(WireModel):
+    """Asks for one model step."""
+
+    agent_type: str
+    source: StepSource
+    transcript: tuple[TranscriptRef, ...]
+    """The conversation, in pieces that are read one after the other."""
+    message_id: str
+    """The id that the step's message gets."""
+
+
+class FunctionToolDispatch(WireModel):
+    """Carry the call out by an activity."""
+
+    kind: Literal["function"] = "function"
+    timeout: timedelta
+    attempts: Annotated[int, Field(ge=1)] = 1
+    """More than one only for a tool that is declared idempotent."""
+
+
+class AgentToolDispatch(WireModel):
+    """Carry the call out by an agent-tool run."""
+
+    kind: Literal["agent"] = "agent"
+    profile: AgentProfile
+    input: JsonValue
+    input_preview: JsonValue = None
+    display: Display | None = None
+    checks_output: bool = False
+    """Whether the tool declares an output type, which the parent's class checks (RF-08 to RF-10)."""
+
+
+class RefusedDispatch(WireModel):
+    """Carry nothing out: the call itself is wrong, and the model is told how."""
+
+    kind: Literal["refused"] = "refused"
+    error: str
+
+
+Dispatch = Annotated[FunctionToolDispatch | AgentToolDispatch | RefusedDispatch, Field(discriminator="kind")]
+
+
+class Usage(WireModel):
+    """Tokens that a step took."""
+
+    input_tokens: int = 0
+    output_tokens: int = 0
+
+
+class StepResult(WireModel):
+    """One model step: the message, and how each of its tool calls is to be carried out."""
+
+    message: UIMessage
+    dispatches: tuple[Dispatch, ...] = ()
+    """One for each open tool call of the message, in order."""
+    usage: Usage = Usage()
+    model: str | None = None
+    """The model that answered."""
+
+
+class CallToolInput(WireModel):
+    """Asks for one function tool call."""
+
+    agent_type: str
+    source: StepSource
+    tool_name: str
+    tool_call_id: str
+    arguments: JsonValue
+    idempotency_key: str
+    """The same at every attempt of this call, and of no other call."""
+
+
+class ToolResult(WireModel):
+    """What a tool call gave: an output, or an error for the model to read."""
+
+    output: JsonValue = None
+    error: str | None = None
+
+
+class CallHookInput(WireModel):
+    """Asks for one call of an author's hook."""
+
+    agent_type: str
+    source: StepSource
+    hook: str
+    arguments: tuple[JsonValue, ...] = ()
+
+
+class HookResult(WireModel):
+    """What a hook returned, as JSON."""
+
+    value: JsonValue = None
+
+
+class CheckOutputInput(WireModel):
+    """Asks the parent's class whether a run's output is of the type that its agent tool declares."""
+
+    agent_type: str
+    tool_name: str
+    output: JsonValue
+
+
+class AttachRunInput(WireModel):
+    """Asks to follow a run that another execution of this instance started."""
+
+    workflow_id: str
+    run_id: str
+    agent_type: str
+    input_digest: str
+
+
+class AttachRunResult(WireModel):
+    """How such a run ended, or that it cannot be the one that was asked for."""
+
+    result: AgentToolResult | None = None
+    conflict: str | None = None
+    """Why the run is not the one that was asked for: other agent type or other input (DI-16)."""

@@ -1,0 +1,206 @@
+"""Updates and queries as Turnkeeper sends them: tried again where that is safe, with errors that say what to do."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from datetime import timedelta
+from typing import Any, TypeVar
+from uuid import uuid4
+
+from temporalio.client import (
+    Client,
+    WithStartWorkflowOperation,
+    WorkflowExecutionDescription,
+    WorkflowHandle,
+    WorkflowQueryFailedError,
+    WorkflowQueryRejectedError,
+    WorkflowUpdateFailedError,
+    WorkflowUpdateRPCTimeoutOrCancelledError,
+)
+from temporalio.common import WorkflowIDConflictPolicy
+from temporalio.exceptions import ApplicationError
+from temporalio.service import RPCError, RPCStatusCode
+
+from turnkeeper import names
+from turnkeeper.errors import REQUEST_ERRORS, InvalidRequest, NotFound, Unavailable
+from turnkeeper.messages import UIMessage, merge_steps
+from turnkeeper.search_attributes import instance_attributes
+from turnkeeper.turns import AgentProfile, MessagesInput, MessagesPage, SessionInput
+
+ResultT = TypeVar("ResultT")
+
+UPDATE_PATIENCE = timedelta(seconds=15)
+"""How long an update may take, tries included, before its sender is told to come back."""
+
+QUERY_PATIENCE = timedelta(milliseconds=1800)
+"""How long a status read may take; it has to answer within 2 s even when no worker does (field case 2)."""
+
+_NO_WORKER = "no worker answered in time; is one polling the task queue?"
+_PASSING = frozenset(
+    {
+        RPCStatusCode.ABORTED,
+        RPCStatusCode.DEADLINE_EXCEEDED,
+        RPCStatusCode.INTERNAL,
+        RPCStatusCode.RESOURCE_EXHAUSTED,
+        RPCStatusCode.UNAVAILABLE,
+        RPCStatusCode.UNKNOWN,
+    }
+)
+_ABORTED_UPDATES = frozenset({"AcceptedUpdateCompletedWorkflow", "UpdateAborted"})
+"""What an update fails with when its workflow continued as new or closed before it was done with."""
+
+
+class WorkflowRequests:
+    """Sends updates and queries to sessions, turns and runs."""
+
+    def __init__(self, temporal: Client, task_queue: str) -> None:
+        """Send through `temporal`; sessions that begin to exist run on `task_queue`."""
+        self.temporal = temporal
+        self._task_queue = task_queue
+
+    async def update(
+        self, workflow_id: str, name: str, request: object, result_type: type[ResultT], update_id: str | None = None
+    ) -> ResultT:
+        """Send an update to a workflow that exists.
+
+        Raises:
+            RequestError: the workflow refused it, or there is no such workflow.
+            Unavailable: it was not answered in time; whether it was accepted is not known.
+        """
+        handle = self._handle(workflow_id)
+        sent_id = update_id or uuid4().hex
+
+        async def attempt() -> ResultT:
+            answer: ResultT = await handle.execute_update(name, request, id=sent_id, result_type=result_type)
+            return answer
+
+        return await _until_answered(attempt)
+
+    async def update_session(
+        self,
+        session_id: str,
+        profile: AgentProfile,
+        name: str,
+        request: object,
+        result_type: type[ResultT],
+        update_id: str | None = None,
+    ) -> ResultT:
+        """Send an update to a session, which begins to exist if it does not yet.
+
+        Raises:
+            RequestError: the session refused it.
+            Unavailable: it was not answered in time; whether it was accepted is not known.
+        """
+        sent_id = update_id or uuid4().hex
+
+        async def attempt() -> ResultT:
+            answer: ResultT = await self.temporal.execute_update_with_start_workflow(
+                name,
+                request,
+                start_workflow_operation=self._session_start(session_id, profile),
+                id=sent_id,
+                result_type=result_type,
+            )
+            return answer
+
+        return await _until_answered(attempt)
+
+    async def query(self, workflow_id: str, name: str, result_type: Any, *arguments: object) -> Any:
+        """Ask a workflow, open or closed.
+
+        Raises:
+            NotFound: there is no such workflow.
+            Unavailable: no worker answered within `QUERY_PATIENCE`.
+        """
+        handle = self._handle(workflow_id)
+        try:
+            async with asyncio.timeout(QUERY_PATIENCE.total_seconds()):
+                return await handle.query(name, args=arguments, result_type=result_type)
+        except TimeoutError as error:
+            raise Unavailable(_NO_WORKER) from error
+        except RPCError as error:
+            if error.status == RPCStatusCode.NOT_FOUND:
+                raise NotFound("there is no such workflow") from error
+            raise Unavailable(f"{workflow_id} could not be asked: {error.message}") from error
+        except (WorkflowQueryFailedError, WorkflowQueryRejectedError) as error:
+            raise Unavailable(f"{workflow_id} could not answer: {error}") from error
+
+    async def messages(self, workflow_id: str) -> list[UIMessage]:
+        """Return all messages that a workflow holds, page by page, the steps of a turn joined.
+
+        Raises:
+            NotFound: there is no such workflow.
+            Unavailable: no worker answered.
+        """
+        messages: list[UIMessage] = []
+        total = 1
+        while len(messages) < total:
+            request = MessagesInput(after=len(messages))
+            page: MessagesPage = await self.query(workflow_id, names.MESSAGES, MessagesPage, request)
+            messages.extend(page.messages)
+            total = page.total if page.messages else 0
+        return merge_steps(messages)
+
+    async def describe(self, workflow_id: str) -> WorkflowExecutionDescription:
+        """Return what Temporal itself knows of a workflow; needs no worker.
+
+        Raises:
+            NotFound: there is no such workflow.
+        """
+        try:
+            return await self._handle(workflow_id).describe()
+        except RPCError as error:
+            if error.status == RPCStatusCode.NOT_FOUND:
+                raise NotFound("there is no such workflow") from error
+            raise Unavailable(f"Temporal could not be asked: {error.message}") from error
+
+    def _handle(self, workflow_id: str) -> WorkflowHandle[Any, Any]:
+        return self.temporal.get_workflow_handle(workflow_id)
+
+    def _session_start(self, session_id: str, profile: AgentProfile) -> WithStartWorkflowOperation[Any, Any]:
+        agent_type, name = names.agent_and_name_of(session_id)
+        return WithStartWorkflowOperation(
+            names.AGENT_SESSION,
+            SessionInput(profile=profile),
+            id=session_id,
+            task_queue=self._task_queue,
+            id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
+            search_attributes=instance_attributes(session_id, agent_type),
+            static_summary=f"{agent_type}: session {name}",
+        )
+
+
+async def _until_answered(attempt: Callable[[], Awaitable[ResultT]]) -> ResultT:
+    pause = 0.02
+    try:
+        async with asyncio.timeout(UPDATE_PATIENCE.total_seconds()):
+            while True:
+                try:
+                    return await attempt()
+                except WorkflowUpdateFailedError as error:
+                    _raise_unless_aborted(error)
+                except RPCError as error:
+                    _raise_unless_passing(error)
+                except WorkflowUpdateRPCTimeoutOrCancelledError:
+                    pass
+                await asyncio.sleep(pause)
+                pause = min(pause * 2, 1.0)
+    except TimeoutError as error:
+        raise Unavailable(_NO_WORKER) from error
+
+
+def _raise_unless_aborted(error: WorkflowUpdateFailedError) -> None:
+    cause = error.cause
+    if not isinstance(cause, ApplicationError):
+        raise Unavailable(str(cause)) from error
+    if cause.type in _ABORTED_UPDATES:
+        return
+    raise REQUEST_ERRORS.get(cause.type or "", InvalidRequest)(cause.message) from error
+
+
+def _raise_unless_passing(error: RPCError) -> None:
+    if error.status == RPCStatusCode.NOT_FOUND:
+        raise NotFound("there is no such workflow, or it has ended") from error
+    if error.status == RPCStatusCode.INVALID_ARGUMENT:
+        raise InvalidRequest(error.message) from error
+    if error.status not in _PASSING:
+        raise Unavailable(error.message) from error

@@ -1,0 +1,128 @@
+"""The composition root of a worker process: the only place where workflows, activities, agents and litellm meet."""
+
+import argparse
+import asyncio
+import logging
+import signal
+import sys
+from collections.abc import Sequence
+from datetime import timedelta
+
+from temporalio.client import Client
+from temporalio.envconfig import ClientConfig
+from temporalio.worker import Worker
+
+from activities.agent_objects import AgentObjects
+from activities.hook_calls import HookActivities
+from activities.model_calls import ModelCallActivities, ModelClient
+from activities.run_watch import RunWatchActivities
+from activities.tool_calls import ToolCallActivities
+from activities.transcripts import TranscriptReader
+from turnkeeper.client import TurnkeeperClient
+from turnkeeper.errors import TurnkeeperError
+from turnkeeper.registry import AgentRegistry
+from turnkeeper.settings import Settings
+from workflows.plugin import TurnkeeperPlugin
+
+MAX_CONCURRENT_ACTIVITIES = 1_000
+"""Activities are coroutines that mostly wait, some of them for other agents; few slots would let them block each other."""
+
+logger = logging.getLogger("turnkeeper.worker")
+
+
+async def connect(settings: Settings) -> Client:
+    """Connect to Temporal as Temporal's own environment configuration says."""
+    config = ClientConfig.load_client_connect_config()
+    config.setdefault("target_host", "localhost:7233")
+    return await Client.connect(**config, plugins=[TurnkeeperPlugin(settings.data_dir)])
+
+
+def build_workers(temporal: Client, registry: AgentRegistry, models: ModelClient, settings: Settings) -> list[Worker]:
+    """Return a worker for the workflows and one more for each task queue that an agent class names.
+
+    Args:
+        temporal: a client that was connected with `TurnkeeperPlugin`.
+        registry: the agents that this process runs.
+        models: what calls their models.
+        settings: the process's settings.
+    """
+    client = TurnkeeperClient(temporal, registry, task_queue=settings.task_queue)
+    agents = AgentObjects(client, registry)
+    activities = [
+        ModelCallActivities(agents, TranscriptReader(temporal), models).call_model,
+        ToolCallActivities(agents).call_tool,
+        HookActivities(agents).call_hook,
+        HookActivities(agents).check_output,
+        RunWatchActivities(temporal, client).attach_run,
+        RunWatchActivities(temporal, client).read_stopped_turn,
+    ]
+    grace = timedelta(seconds=settings.shutdown_grace_seconds)
+    own_queues = {registry.get(agent_type).task_queue for agent_type in registry.agent_types} - {None}
+    main = Worker(
+        temporal,
+        task_queue=settings.task_queue,
+        activities=activities,
+        max_concurrent_activities=MAX_CONCURRENT_ACTIVITIES,
+        max_cached_workflows=settings.workflow_cache,
+        graceful_shutdown_timeout=grace,
+    )
+    return [main, *(_agent_worker(temporal, str(queue), activities, grace) for queue in sorted(map(str, own_queues)))]
+
+
+def _agent_worker(temporal: Client, task_queue: str, activities: Sequence[object], grace: timedelta) -> Worker:
+    return Worker(
+        temporal,
+        task_queue=task_queue,
+        activities=activities,
+        max_concurrent_activities=MAX_CONCURRENT_ACTIVITIES,
+        no_remote_activities=False,
+        graceful_shutdown_timeout=grace,
+    )
+
+
+async def load_models(registry: AgentRegistry) -> ModelClient:
+    """Import litellm, which takes seconds, off the event loop, and return what calls models."""
+
+    def load() -> ModelClient:
+        from activities.litellm_client import LiteLLMClient
+
+        return LiteLLMClient(registry.custom_models)
+
+    return await asyncio.to_thread(load)
+
+
+async def run_worker(settings: Settings) -> None:
+    """Run until SIGTERM or SIGINT; then let activities finish, cancel what is left, and hand the rest to other workers."""
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    registry = AgentRegistry.load(settings.agents)
+    temporal = await connect(settings)
+    models = await load_models(registry)
+    workers = build_workers(temporal, registry, models, settings)
+    running = [asyncio.create_task(worker.run()) for worker in workers]
+    stopping = asyncio.create_task(stop.wait())
+    logger.info("ready: %s on task queue %s", ", ".join(registry.agent_types), settings.task_queue)
+    await asyncio.wait([stopping, *running], return_when=asyncio.FIRST_COMPLETED)
+    logger.info("stopping")
+    for worker in workers:
+        await worker.shutdown()
+    await asyncio.gather(*running)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a worker from the command line; returns the exit status."""
+    parser = argparse.ArgumentParser(prog="worker.py", description="Run agents and their workflows.")
+    parser.add_argument("--agents", help="modules that hold the agents, separated by commas (TURNKEEPER_AGENTS)")
+    given = parser.parse_args(arguments)
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    try:
+        asyncio.run(run_worker(Settings(agents=given.agents) if given.agents else Settings()))
+    except TurnkeeperError as error:
+        print(f"worker: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,128 @@
+"""AgentToolRun: one agent-tool run, from its input to its outcome."""
+
+import asyncio
+from datetime import datetime
+
+from temporalio import workflow
+from temporalio.exceptions import ApplicationError, FailureError, is_cancelled_exception
+
+from turnkeeper import names
+from turnkeeper.messages import UIMessage, last_assistant_text, user_message
+from turnkeeper.outcomes import error_result, failure_from_result
+from turnkeeper.runs import AgentToolResult, AgentToolRunInspection, default_summary, input_text
+from turnkeeper.turns import LoopState, RunFinished, RunInput
+from workflows.dispatch import call_hook
+from workflows.loop import ModelToolLoop
+from turnkeeper.search_attributes import outcome_update
+
+
+@workflow.defn(name=names.AGENT_TOOL_RUN)
+class AgentToolRun(ModelToolLoop):
+    """Works on an input as an agent of its own, and ends as its outcome says.
+
+    Completed with the result, Failed with the result in the failure's details, or Canceled.
+    """
+
+    @workflow.init
+    def __init__(self, run: RunInput) -> None:
+        """Begin the run, or go on with it after a continue-as-new."""
+        super().__init__(
+            instance=workflow.info().workflow_id,
+            turn_id=names.RUN_TURN,
+            profile=run.profile,
+            depth=run.depth,
+            base=None,
+            open_elsewhere=0,
+            state=run.state,
+        )
+        self._input = run
+        self._result: AgentToolResult | None = None
+        self._completed_at: datetime | None = None
+
+    @workflow.run
+    async def run(self, run: RunInput) -> AgentToolResult:
+        """Do the work, tell whoever watches, and end.
+
+        Raises:
+            ApplicationError: of type `RunFailed`, when the run ended in an error.
+            CancelledError: it was cancelled.
+        """
+        self._result = await self._work()
+        self._completed_at = workflow.now()
+        workflow.upsert_search_attributes([outcome_update(self._result.status)])
+        await self._report_end(self._result)
+        if self._result.status == "completed":
+            return self._result
+        if self._result.status == "aborted":
+            raise asyncio.CancelledError
+        raise failure_from_result(self._result)
+
+    @workflow.query(name=names.INSPECT)
+    def inspect(self) -> AgentToolRunInspection:
+        """Return how the run stands (IC-02)."""
+        result = self._result
+        return AgentToolRunInspection(
+            run_id=self._input.run_id,
+            agent_type=self._profile.agent_type,
+            status="running" if result is None or result.status == "interrupted" else result.status,
+            output=result.output if result else None,
+            summary=result.summary if result else None,
+            error=result.error if result else None,
+            started_at=self._started_at,
+            completed_at=self._completed_at,
+            steps=self._steps,
+        )
+
+    async def _work(self) -> AgentToolResult:
+        try:
+            if not len(self._log):
+                self._log.append(await self._first_message())
+            end = await self._take_steps()
+            if end.error is not None:
+                partial = last_assistant_text(self._log.messages) or None
+                return self._error(end.error).model_copy(update={"summary": partial})
+            return await self._completed()
+        except (FailureError, asyncio.CancelledError) as error:
+            if is_cancelled_exception(error):
+                return self._aborted()
+            return self._error(str(error.cause or error) if isinstance(error, FailureError) else str(error))
+
+    async def _first_message(self) -> UIMessage:
+        if "format_agent_tool_input" not in self._profile.hooks:
+            return user_message(f"agent-tool-{self._input.run_id}-input", input_text(self._input.input))
+        request = {"runId": self._input.run_id, "agentType": self._profile.agent_type}
+        written = await call_hook(self._runs.dispatcher, "format_agent_tool_input", self._input.input, request)
+        return UIMessage.model_validate(written)
+
+    async def _completed(self) -> AgentToolResult:
+        hooks, run_id = self._profile.hooks, self._input.run_id
+        output = None
+        if "get_agent_tool_output" in hooks:
+            output = await call_hook(self._runs.dispatcher, "get_agent_tool_output", run_id)
+        summary = default_summary(last_assistant_text(self._log.messages), output)
+        if "get_agent_tool_summary" in hooks:
+            summary = str(await call_hook(self._runs.dispatcher, "get_agent_tool_summary", run_id, output))
+        return AgentToolResult(
+            run_id=run_id, agent_type=self._profile.agent_type, status="completed", output=output, summary=summary
+        )
+
+    def _error(self, text: str) -> AgentToolResult:
+        return error_result(self._input.run_id, self._profile.agent_type, text)
+
+    def _aborted(self) -> AgentToolResult:
+        reason = workflow.cancellation_reason() or "cancelled"
+        return self._error(reason).model_copy(update={"status": "aborted"})
+
+    async def _report_end(self, result: AgentToolResult) -> None:
+        """Tell the session that watches this run, if one does; a session that is gone is no reason to fail (field case 7)."""
+        if self._input.reports_to is None:
+            return
+        session = workflow.get_external_workflow_handle(self._input.reports_to)
+        brief = result.model_copy(update={"output": None})
+        try:
+            await session.signal(names.RUN_FINISHED, RunFinished(result=brief, at=workflow.now()))
+        except ApplicationError as error:
+            workflow.logger.warning("the end of run %s could not be reported: %s", self._input.run_id, error)
+
+    def _continue_as_new(self, state: LoopState) -> None:
+        workflow.continue_as_new(self._input.model_copy(update={"state": state}))

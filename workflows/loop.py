@@ -1,0 +1,165 @@
+"""The model-tool loop that a turn and an agent-tool run share."""
+
+import asyncio
+from dataclasses import dataclass
+
+from temporalio import workflow
+from temporalio.exceptions import ActivityError, is_cancelled_exception
+
+from activities.model_calls import ModelCallActivities
+from turnkeeper import names
+from turnkeeper.messages import UIMessage, close_open_calls, settle_calls
+from turnkeeper.runs import AgentToolRunInfo
+from turnkeeper.steps import CallModelInput, StepResult
+from turnkeeper.turns import (
+    AgentProfile,
+    CancelRunInput,
+    DispatchRunInput,
+    DispatchRunResult,
+    LoopState,
+    MessagesInput,
+    MessagesPage,
+    TranscriptRef,
+)
+from workflows import options
+from workflows.dispatch import AwaitedRuns, Dispatcher, carry_out
+from workflows.message_pages import MessageLog
+
+LEFT_BEHIND = "the turn ended"
+
+
+@dataclass(frozen=True)
+class LoopEnd:
+    """How a loop ended: with an answer, or with what kept it from one."""
+
+    error: str | None = None
+
+
+class ModelToolLoop:
+    """Model step, tool calls, model step, until the model calls no tool.
+
+    A base of workflow classes: it brings the messages that the loop adds, the registry of the runs that it awaits, and
+    the handlers for both.
+    """
+
+    def __init__(
+        self,
+        *,
+        instance: str,
+        turn_id: str,
+        profile: AgentProfile,
+        depth: int,
+        base: TranscriptRef | None,
+        open_elsewhere: int,
+        state: LoopState | None,
+    ) -> None:
+        """Begin, or go on from `state` after a continue-as-new."""
+        info = workflow.info()
+        self._profile = profile
+        self._base = base
+        self._message_id = names.assistant_message_id(turn_id)
+        self._log = MessageLog(state.messages if state else ())
+        self._open_step: UIMessage | None = None
+        self._steps = state.steps if state else 0
+        self._started_at = state.started_at if state else workflow.now()
+        dispatcher = Dispatcher(info.workflow_id, instance, turn_id, profile, depth)
+        self._runs = AwaitedRuns(dispatcher, state.runs if state else (), open_elsewhere)
+
+    @workflow.update(name=names.DISPATCH_RUN)
+    async def dispatch_run(self, request: DispatchRunInput) -> DispatchRunResult:
+        """Start an agent-tool run for one of this loop's tools or hooks; answers once it has started."""
+        result = await self._runs.dispatch(request)
+        workflow_id = names.run_workflow_id(self._runs.dispatcher.instance, request.run_id)
+        return DispatchRunResult(run_id=request.run_id, workflow_id=workflow_id, result=result)
+
+    @dispatch_run.validator
+    def _check_dispatch(self, request: DispatchRunInput) -> None:
+        self._runs.registry.find(request)
+
+    @workflow.update(name=names.CANCEL_RUN)
+    def cancel_run(self, request: CancelRunInput) -> None:
+        """Cancel one awaited run; its caller gets the aborted result (CX-13)."""
+        self._runs.cancel(request.run_id, request.reason or "cancelled")
+
+    @workflow.query(name=names.MESSAGES)
+    def messages(self, request: MessagesInput) -> MessagesPage:
+        """Return the messages that this loop added: one a step, the open step last."""
+        return self._log.page(request.after, self._open_step)
+
+    @workflow.query(name=names.RUNS)
+    def runs(self) -> list[AgentToolRunInfo]:
+        """Return the registry of the runs that this loop dispatched, oldest first."""
+        return [record.info for record in self._runs.registry.records]
+
+    async def _take_steps(self) -> LoopEnd:
+        try:
+            while self._steps < self._profile.max_steps:
+                step = await self._call_model()
+                await self._finish_step(step)
+                if not step.dispatches:
+                    return LoopEnd()
+                await self._roll_over_if_long()
+        except ActivityError as error:
+            if is_cancelled_exception(error):
+                raise asyncio.CancelledError from error
+            return LoopEnd(error=str(error.cause or error))
+        finally:
+            self._close_open_step()
+            await self._runs.cancel_all(workflow.cancellation_reason() or LEFT_BEHIND)
+        return LoopEnd(error=f"The agent stopped at its limit of {self._profile.max_steps} steps without an answer.")
+
+    async def _call_model(self) -> StepResult:
+        request = CallModelInput(
+            agent_type=self._profile.agent_type,
+            source=self._runs.dispatcher.source(self._steps),
+            transcript=self._transcript(),
+            message_id=self._message_id,
+        )
+        return await workflow.execute_activity_method(
+            ModelCallActivities.call_model, request, **options.model_step(self._profile, self._steps)
+        )
+
+    async def _finish_step(self, step: StepResult) -> None:
+        """Carry out a step's calls, all at once, and add the step with their results to the transcript."""
+        self._open_step = step.message
+        calls = [part for part in step.message.tool_parts if not part.is_settled]
+        results = await asyncio.gather(
+            *(
+                carry_out(self._runs, call, dispatch, self._steps, position)
+                for position, (call, dispatch) in enumerate(zip(calls, step.dispatches, strict=True))
+            )
+        )
+        self._log.append(settle_calls(step.message, results))
+        self._open_step = None
+        self._steps += 1
+
+    def _close_open_step(self) -> None:
+        """Give the calls of a step that was cut short their results, so that the transcript stays valid."""
+        if self._open_step is not None:
+            reason = f"The call was stopped: {workflow.cancellation_reason() or 'the turn ended'}."
+            self._log.append(close_open_calls(self._open_step, reason))
+            self._open_step = None
+
+    def _transcript(self) -> tuple[TranscriptRef, ...]:
+        own = TranscriptRef(
+            workflow_id=workflow.info().workflow_id,
+            first_temporal_run_id=workflow.info().first_execution_run_id,
+            length=len(self._log),
+        )
+        return tuple(ref for ref in (self._base, own) if ref is not None and ref.length)
+
+    async def _roll_over_if_long(self) -> None:
+        if workflow.info().is_continue_as_new_suggested() and not self._runs.registry.open_count:
+            await workflow.wait_condition(workflow.all_handlers_finished)
+            self._continue_as_new(
+                LoopState(
+                    messages=self._log.messages,
+                    steps=self._steps,
+                    runs=self._runs.registry.records,
+                    started_at=self._started_at,
+                )
+            )
+
+    def _continue_as_new(self, state: LoopState) -> None:
+        """Start this workflow anew with `state`; each workflow knows its own input."""
+        raise NotImplementedError

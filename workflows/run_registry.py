@@ -1,0 +1,147 @@
+"""The registry of agent-tool runs that one workflow dispatched, and the rules for admitting another."""
+
+from collections.abc import Iterable
+from datetime import datetime
+
+from turnkeeper.errors import Conflict
+from turnkeeper.outcomes import error_result
+from turnkeeper.runs import AgentToolResult, AgentToolRunInfo, RunStatus, input_digest, input_preview
+from turnkeeper.turns import MAX_DEPTH, DispatchRunInput, RunRecord
+
+
+class RunRegistry:
+    """Rows by run id, oldest first."""
+
+    def __init__(self, records: Iterable[RunRecord] = (), open_elsewhere: int = 0) -> None:
+        """Begin with `records`.
+
+        Args:
+            records: rows from before a continue-as-new.
+            open_elsewhere: runs of the same instance that go on but are not in this registry; they hold slots (CC-05).
+        """
+        self._records = {record.info.run_id: record for record in records}
+        self._open_elsewhere = open_elsewhere
+
+    @property
+    def records(self) -> tuple[RunRecord, ...]:
+        """All rows."""
+        return tuple(self._records.values())
+
+    @property
+    def open_count(self) -> int:
+        """How many runs hold a slot of the cap (CC-04, CC-05)."""
+        return sum(record.info.status in ("starting", "running") for record in self._records.values())
+
+    def info(self, run_id: str) -> AgentToolRunInfo:
+        """Return a row that is known to exist."""
+        return self._records[run_id].info
+
+    def result(self, run_id: str) -> AgentToolResult | None:
+        """Return how a run ended, or None while it goes on or if it has no row."""
+        record = self._records.get(run_id)
+        return record.result if record else None
+
+    def is_open(self, run_id: str) -> bool:
+        """Tell whether a run has a row and has not ended."""
+        record = self._records.get(run_id)
+        return record is not None and record.result is None
+
+    def is_starting(self, run_id: str) -> bool:
+        """Tell whether a run has a row but is not known to have started."""
+        record = self._records.get(run_id)
+        return record is not None and record.info.status == "starting"
+
+    def find(self, request: DispatchRunInput) -> RunRecord | None:
+        """Return the row of a run that was dispatched before under the requested id.
+
+        A refusal is not remembered (DI-15).
+
+        Raises:
+            Conflict: the id belongs to a run of another agent type or with another input (DI-16).
+        """
+        record = self._records.get(request.run_id)
+        if record is None or record.refused:
+            return None
+        if record.info.agent_type != request.profile.agent_type or record.input_digest != input_digest(request.input):
+            raise Conflict(
+                f"the run id {request.run_id!r} is taken by a run of {record.info.agent_type} with "
+                f"{'the same' if record.input_digest == input_digest(request.input) else 'another'} input; choose another id"
+            )
+        return record
+
+    def admit(self, request: DispatchRunInput, *, depth: int, cap: int | None, now: datetime) -> AgentToolResult | None:
+        """Add a row for a new run, or refuse it.
+
+        Args:
+            request: the run.
+            depth: how many runs it would be nested in, itself included.
+            cap: how many runs the instance may have open at once.
+            now: the workflow's time.
+
+        Returns:
+            None when the run may start; otherwise the error result that its caller gets.
+        """
+        refusal = self._refusal(request, depth, cap)
+        status: RunStatus = "starting" if refusal is None else "error"
+        info = AgentToolRunInfo(
+            run_id=request.run_id,
+            agent_type=request.profile.agent_type,
+            status=status,
+            input_preview=input_preview(request.input) if request.input_preview is None else request.input_preview,
+            parent_tool_call_id=request.parent_tool_call_id,
+            display_order=request.display_order,
+            display=request.display,
+            started_at=now,
+            completed_at=None if refusal is None else now,
+            error=None if refusal is None else refusal.error,
+        )
+        self._records[request.run_id] = RunRecord(
+            info=info, input_digest=input_digest(request.input), result=refusal, refused=refusal is not None
+        )
+        return refusal
+
+    def mark_running(self, run_id: str) -> None:
+        """Note that a run has started."""
+        self._update(run_id, status="running")
+
+    def mark_ended(self, result: AgentToolResult, now: datetime) -> None:
+        """Note how a run ended."""
+        record = self._records.get(result.run_id)
+        if record is None:
+            return
+        self._update(
+            result.run_id,
+            status=result.status,
+            completed_at=now,
+            summary=result.summary,
+            error=result.error,
+            reason=result.reason,
+            child_still_running=result.child_still_running,
+        )
+        # The output stays with the run and is read from there; a registry must stay small.
+        kept = result.model_copy(update={"output": None})
+        self._records[result.run_id] = self._records[result.run_id].model_copy(update={"result": kept})
+
+    def add(self, records: Iterable[RunRecord]) -> None:
+        """Take over the rows of a workflow that has ended."""
+        self._records.update({record.info.run_id: record for record in records})
+
+    def forget(self, run_id: str) -> None:
+        """Remove a row whose run turned out to be somebody else's."""
+        self._records.pop(run_id, None)
+
+    def _update(self, run_id: str, **changes: object) -> None:
+        record = self._records[run_id]
+        self._records[run_id] = record.model_copy(update={"info": record.info.model_copy(update=changes)})
+
+    def _refusal(self, request: DispatchRunInput, depth: int, cap: int | None) -> AgentToolResult | None:
+        agent_type = request.profile.agent_type
+        if depth > MAX_DEPTH:
+            text = (
+                f"Agents may be nested {MAX_DEPTH} deep and {agent_type} would be number {depth}. Do the work yourself."
+            )
+            return error_result(request.run_id, agent_type, text)
+        if cap is not None and self.open_count + self._open_elsewhere >= cap:
+            text = f"maxConcurrentAgentTools ({cap}) exceeded: wait for a run to end before starting another."
+            return error_result(request.run_id, agent_type, text)
+        return None

@@ -1,0 +1,53 @@
+"""AgentTurn: one turn of an instance."""
+
+from temporalio import workflow
+from temporalio.exceptions import ApplicationError
+
+from turnkeeper import names
+from turnkeeper.errors import TURN_FAILED
+from turnkeeper.messages import UIMessage, merge_steps
+from turnkeeper.turns import LoopState, TurnInput, TurnResult
+from workflows.loop import ModelToolLoop
+
+
+@workflow.defn(name=names.AGENT_TURN)
+class AgentTurn(ModelToolLoop):
+    """Answers the last message of an instance's transcript and returns the assistant's message."""
+
+    @workflow.init
+    def __init__(self, turn: TurnInput) -> None:
+        """Begin the turn, or go on with it after a continue-as-new."""
+        super().__init__(
+            instance=turn.instance,
+            turn_id=turn.turn_id,
+            profile=turn.profile,
+            depth=0,
+            base=turn.transcript,
+            open_elsewhere=turn.open_runs,
+            state=turn.state,
+        )
+        self._input = turn
+
+    @workflow.run
+    async def run(self, turn: TurnInput) -> TurnResult:
+        """Take steps until the model answers.
+
+        Raises:
+            ApplicationError: of type `TurnFailed`, when no answer came about; what was written so far can be queried.
+        """
+        end = await self._take_steps()
+        if end.error is not None:
+            raise ApplicationError(end.error, type=TURN_FAILED, non_retryable=True)
+        return self.result()
+
+    @workflow.query(name=names.TURN)
+    def result(self) -> TurnResult:
+        """Return what the turn has added so far."""
+        steps: tuple[UIMessage, ...] = self._log.messages
+        if self._open_step is not None:
+            steps = (*steps, self._open_step)
+        merged = merge_steps(steps)
+        return TurnResult(message=merged[0] if merged else None, runs=self._runs.registry.records)
+
+    def _continue_as_new(self, state: LoopState) -> None:
+        workflow.continue_as_new(self._input.model_copy(update={"state": state}))
