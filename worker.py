@@ -5,36 +5,31 @@ import asyncio
 import logging
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import timedelta
+from typing import Any
 
 from temporalio.client import Client
-from temporalio.envconfig import ClientConfig
 from temporalio.worker import Worker
 
 from activities.agent_objects import AgentObjects
+from activities.heartbeats import HEARTBEAT_INTERVAL
 from activities.hook_calls import HookActivities
 from activities.model_calls import ModelCallActivities, ModelClient
 from activities.run_watch import RunWatchActivities
 from activities.tool_calls import ToolCallActivities
 from activities.transcripts import TranscriptReader
 from turnkeeper.client import TurnkeeperClient
+from turnkeeper.connection import connect
 from turnkeeper.errors import TurnkeeperError
 from turnkeeper.registry import AgentRegistry
 from turnkeeper.settings import Settings
 from workflows.plugin import TurnkeeperPlugin
 
 MAX_CONCURRENT_ACTIVITIES = 1_000
-"""Activities are coroutines that mostly wait, some of them for other agents; few slots would let them block each other."""
+"""Activities are coroutines that mostly wait, some for other agents; few slots would let them block each other."""
 
 logger = logging.getLogger("turnkeeper.worker")
-
-
-async def connect(settings: Settings) -> Client:
-    """Connect to Temporal as Temporal's own environment configuration says."""
-    config = ClientConfig.load_client_connect_config()
-    config.setdefault("target_host", "localhost:7233")
-    return await Client.connect(**config, plugins=[TurnkeeperPlugin(settings.data_dir)])
 
 
 def build_workers(temporal: Client, registry: AgentRegistry, models: ModelClient, settings: Settings) -> list[Worker]:
@@ -48,13 +43,16 @@ def build_workers(temporal: Client, registry: AgentRegistry, models: ModelClient
     """
     client = TurnkeeperClient(temporal, registry, task_queue=settings.task_queue)
     agents = AgentObjects(client, registry)
-    activities = [
-        ModelCallActivities(agents, TranscriptReader(temporal), models).call_model,
+    transcripts = TranscriptReader(temporal)
+    hooks = HookActivities(agents, transcripts)
+    run_watch = RunWatchActivities(temporal, client)
+    activities: list[Callable[..., Any]] = [
+        ModelCallActivities(agents, transcripts, models).call_model,
         ToolCallActivities(agents).call_tool,
-        HookActivities(agents).call_hook,
-        HookActivities(agents).check_output,
-        RunWatchActivities(temporal, client).attach_run,
-        RunWatchActivities(temporal, client).read_stopped_turn,
+        hooks.call_hook,
+        hooks.check_output,
+        run_watch.attach_run,
+        run_watch.read_stopped_turn,
     ]
     grace = timedelta(seconds=settings.shutdown_grace_seconds)
     own_queues = {registry.get(agent_type).task_queue for agent_type in registry.agent_types} - {None}
@@ -64,18 +62,21 @@ def build_workers(temporal: Client, registry: AgentRegistry, models: ModelClient
         activities=activities,
         max_concurrent_activities=MAX_CONCURRENT_ACTIVITIES,
         max_cached_workflows=settings.workflow_cache,
+        max_heartbeat_throttle_interval=HEARTBEAT_INTERVAL,
         graceful_shutdown_timeout=grace,
     )
     return [main, *(_agent_worker(temporal, str(queue), activities, grace) for queue in sorted(map(str, own_queues)))]
 
 
-def _agent_worker(temporal: Client, task_queue: str, activities: Sequence[object], grace: timedelta) -> Worker:
+def _agent_worker(
+    temporal: Client, task_queue: str, activities: Sequence[Callable[..., Any]], grace: timedelta
+) -> Worker:
     return Worker(
         temporal,
         task_queue=task_queue,
         activities=activities,
         max_concurrent_activities=MAX_CONCURRENT_ACTIVITIES,
-        no_remote_activities=False,
+        max_heartbeat_throttle_interval=HEARTBEAT_INTERVAL,
         graceful_shutdown_timeout=grace,
     )
 
@@ -92,12 +93,12 @@ async def load_models(registry: AgentRegistry) -> ModelClient:
 
 
 async def run_worker(settings: Settings) -> None:
-    """Run until SIGTERM or SIGINT; then let activities finish, cancel what is left, and hand the rest to other workers."""
+    """Run until SIGTERM or SIGINT; then let activities finish, and cancel those that do not: others go on with them."""
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     registry = AgentRegistry.load(settings.agents)
-    temporal = await connect(settings)
+    temporal = await connect(settings, [TurnkeeperPlugin(settings.payloads_dir)])
     models = await load_models(registry)
     workers = build_workers(temporal, registry, models, settings)
     running = [asyncio.create_task(worker.run()) for worker in workers]

@@ -10,6 +10,7 @@ from temporalio import activity
 from activities.agent_objects import AgentObjects
 from activities.failures import agents_known_here, final_failure
 from activities.heartbeats import beating
+from activities.transcripts import TranscriptReader
 from turnkeeper import names
 from turnkeeper.agents import HOOKS
 from turnkeeper.steps import CallHookInput, CheckOutputInput, HookResult, ToolResult
@@ -21,9 +22,10 @@ HOOK_FAILED = "HookFailed"
 class HookActivities:
     """Runs the overridable methods of agents."""
 
-    def __init__(self, agents: AgentObjects) -> None:
+    def __init__(self, agents: AgentObjects, transcripts: TranscriptReader) -> None:
         """Run the hooks of the agents that `agents` makes."""
         self._agents = agents
+        self._transcripts = transcripts
 
     @activity.defn(name=names.CALL_HOOK)
     async def call_hook(self, call: CallHookInput) -> HookResult:
@@ -33,10 +35,11 @@ class HookActivities:
         """
         if call.hook not in HOOKS:
             raise final_failure(f"{call.hook!r} is not a hook", HOOK_FAILED)
-        with agents_known_here():
-            agent = self._agents.make(call.agent_type, call.source)
-        method = getattr(agent, call.hook)
         async with beating():
+            messages = await self._transcripts.read(call.transcript)
+            with agents_known_here():
+                agent = self._agents.make(call.agent_type, call.source, messages=messages)
+            method = getattr(agent, call.hook)
             value = await method(*_typed(method, call.arguments))
         try:
             return HookResult(value=TypeAdapter(Any).dump_python(value, mode="json"))

@@ -22,7 +22,7 @@ from turnkeeper.steps import Usage
 # litellm would download a price table while it is imported (field case 11).
 os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")
 
-import litellm  # noqa: E402  (after the setting that it reads when it is imported)
+import litellm
 
 _PASSING_STATUSES = frozenset({408, 409, 429})
 _LONGEST_WAIT = timedelta(minutes=5)

@@ -33,7 +33,7 @@ from turnkeeper.wire import WireModel
 
 _CHUNK: TypeAdapter[UIMessageChunk] = TypeAdapter(UIMessageChunk)
 
-CUT_OFF = "Your output was cut off by the length limit before this call was complete, so nothing was run. Ask for less at once."
+CUT_OFF = "Your output was cut off by the length limit, so nothing was run. Ask for less at once."
 
 
 class ModelToolCall(WireModel):

@@ -3,6 +3,7 @@
 import asyncio
 from datetime import datetime
 
+from pydantic import JsonValue
 from temporalio import workflow
 from temporalio.exceptions import ApplicationError, FailureError, is_cancelled_exception
 
@@ -10,10 +11,10 @@ from turnkeeper import names
 from turnkeeper.messages import UIMessage, last_assistant_text, user_message
 from turnkeeper.outcomes import error_result, failure_from_result
 from turnkeeper.runs import AgentToolResult, AgentToolRunInspection, default_summary, input_text
+from turnkeeper.search_attributes import outcome_update
 from turnkeeper.turns import LoopState, RunFinished, RunInput
 from workflows.dispatch import call_hook
 from workflows.loop import ModelToolLoop
-from turnkeeper.search_attributes import outcome_update
 
 
 @workflow.defn(name=names.AGENT_TOOL_RUN)
@@ -90,21 +91,25 @@ class AgentToolRun(ModelToolLoop):
     async def _first_message(self) -> UIMessage:
         if "format_agent_tool_input" not in self._profile.hooks:
             return user_message(f"agent-tool-{self._input.run_id}-input", input_text(self._input.input))
-        request = {"runId": self._input.run_id, "agentType": self._profile.agent_type}
+        request: JsonValue = {"runId": self._input.run_id, "agentType": self._profile.agent_type}
         written = await call_hook(self._runs.dispatcher, "format_agent_tool_input", self._input.input, request)
         return UIMessage.model_validate(written)
 
     async def _completed(self) -> AgentToolResult:
-        hooks, run_id = self._profile.hooks, self._input.run_id
-        output = None
-        if "get_agent_tool_output" in hooks:
-            output = await call_hook(self._runs.dispatcher, "get_agent_tool_output", run_id)
-        summary = default_summary(last_assistant_text(self._log.messages), output)
-        if "get_agent_tool_summary" in hooks:
-            summary = str(await call_hook(self._runs.dispatcher, "get_agent_tool_summary", run_id, output))
+        run_id = self._input.run_id
+        output = await self._ask_hook("get_agent_tool_output", run_id)
+        summary = await self._ask_hook("get_agent_tool_summary", run_id, output)
+        if summary is None:
+            summary = default_summary(last_assistant_text(self._log.messages), output)
         return AgentToolResult(
-            run_id=run_id, agent_type=self._profile.agent_type, status="completed", output=output, summary=summary
+            run_id=run_id, agent_type=self._profile.agent_type, status="completed", output=output, summary=str(summary)
         )
+
+    async def _ask_hook(self, hook: str, *arguments: JsonValue) -> JsonValue:
+        """Return what a hook that looks back on the run says, or None if the class does not override it."""
+        if hook not in self._profile.hooks:
+            return None
+        return await call_hook(self._runs.dispatcher, hook, *arguments, transcript=self._transcript())
 
     def _error(self, text: str) -> AgentToolResult:
         return error_result(self._input.run_id, self._profile.agent_type, text)
@@ -114,7 +119,7 @@ class AgentToolRun(ModelToolLoop):
         return self._error(reason).model_copy(update={"status": "aborted"})
 
     async def _report_end(self, result: AgentToolResult) -> None:
-        """Tell the session that watches this run, if one does; a session that is gone is no reason to fail (field case 7)."""
+        """Tell the session that watches this run, if one does; one that is gone is no reason to fail (field case 7)."""
         if self._input.reports_to is None:
             return
         session = workflow.get_external_workflow_handle(self._input.reports_to)

@@ -2,6 +2,7 @@
 
 import asyncio
 from dataclasses import dataclass
+from typing import Any
 
 from pydantic import JsonValue
 from temporalio import workflow
@@ -22,7 +23,8 @@ from turnkeeper import names
 from turnkeeper.errors import Conflict
 from turnkeeper.messages import ToolPart
 from turnkeeper.outcomes import error_result, result_from_failure
-from turnkeeper.runs import AgentToolResult, AgentToolRunInfo, failure_of, input_digest
+from turnkeeper.runs import AgentToolResult, AgentToolRunInfo, failure_of, input_digest, run_memo
+from turnkeeper.search_attributes import run_attributes
 from turnkeeper.steps import (
     AgentToolDispatch,
     AttachRunInput,
@@ -34,10 +36,9 @@ from turnkeeper.steps import (
     StepSource,
     ToolResult,
 )
-from turnkeeper.turns import AgentProfile, DispatchRunInput, RunInput, RunRecord
+from turnkeeper.turns import AgentProfile, DispatchRunInput, RunInput, RunRecord, TranscriptRef
 from workflows import options
 from workflows.run_registry import RunRegistry
-from turnkeeper.search_attributes import run_attributes
 
 INTERRUPTED_CALL = "The call was interrupted and may have taken effect."
 
@@ -58,14 +59,20 @@ class Dispatcher:
         return StepSource(workflow_id=self.workflow_id, instance=self.instance, turn_id=self.turn_id, step=step)
 
 
-async def call_hook(dispatcher: Dispatcher, hook: str, *arguments: JsonValue) -> JsonValue:
-    """Have a hook of the dispatcher's agent called.
+async def call_hook(
+    dispatcher: Dispatcher, hook: str, *arguments: JsonValue, transcript: tuple[TranscriptRef, ...] = ()
+) -> JsonValue:
+    """Have a hook of the dispatcher's agent called, with `self.messages` from `transcript`.
 
     Raises:
         ActivityError: it failed at every attempt.
     """
     call = CallHookInput(
-        agent_type=dispatcher.profile.agent_type, source=dispatcher.source(), hook=hook, arguments=arguments
+        agent_type=dispatcher.profile.agent_type,
+        source=dispatcher.source(),
+        hook=hook,
+        arguments=arguments,
+        transcript=transcript,
     )
     result = await workflow.execute_activity_method(
         HookActivities.call_hook, call, **options.hook_call(dispatcher.profile, hook)
@@ -80,7 +87,7 @@ class AwaitedRuns:
         """Begin with the rows from before a continue-as-new."""
         self.dispatcher = dispatcher
         self.registry = RunRegistry(records, open_elsewhere)
-        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._tasks: dict[str, asyncio.Task[AgentToolResult]] = {}
 
     async def dispatch(self, request: DispatchRunInput) -> AgentToolResult | None:
         """Start a run, or meet the one that already has this id.
@@ -111,10 +118,15 @@ class AwaitedRuns:
             await self.dispatch(request)
         except Conflict as conflict:
             return error_result(request.run_id, request.profile.agent_type, str(conflict))
-        await workflow.wait_condition(lambda: self.registry.result(request.run_id) is not None)
-        result = self.registry.result(request.run_id)
-        assert result is not None
-        return result
+        refusal = self.registry.result(request.run_id)
+        if refusal is not None and self.registry.is_refused(request.run_id):
+            return refusal
+        task = self._tasks.get(request.run_id)
+        if task is None:
+            # It ended before this workflow continued as new, and a registry keeps no outputs.
+            return await attach_run(self.dispatcher.instance, request)
+        # Whoever cancels a run gives it a reason (`cancel`); a cancelled wait has none.
+        return await asyncio.shield(task)
 
     def cancel(self, run_id: str, reason: str) -> None:
         """Cancel one run; without effect when it has ended (CX-12)."""
@@ -128,11 +140,12 @@ class AwaitedRuns:
             self.cancel(run_id, reason)
         await asyncio.gather(*self._tasks.values(), return_exceptions=True)
 
-    async def _carry(self, request: DispatchRunInput) -> None:
+    async def _carry(self, request: DispatchRunInput) -> AgentToolResult:
         """Take one run from its registry row to its end."""
         result = await self._result_of(request)
         await self._announce_end(result)
         self.registry.mark_ended(result, workflow.now())
+        return result
 
     async def _result_of(self, request: DispatchRunInput) -> AgentToolResult:
         run_id, agent_type = request.run_id, request.profile.agent_type
@@ -150,7 +163,7 @@ class AwaitedRuns:
             return error_result(run_id, agent_type, _text_of(error))
 
     async def _follow_child(self, request: DispatchRunInput) -> AgentToolResult:
-        child = await start_run(self.dispatcher, request, options.AWAITED_CHILD)
+        child = await start_run(self.dispatcher, request, awaited=True)
         self.registry.mark_running(request.run_id)
         return await child
 
@@ -188,33 +201,37 @@ async def announce_end(dispatcher: Dispatcher, info: AgentToolRunInfo, result: A
 
 
 async def start_run(
-    dispatcher: Dispatcher,
-    request: DispatchRunInput,
-    config: workflow.ChildWorkflowConfig,
-    reports_to: str | None = None,
-) -> workflow.ChildWorkflowHandle[object, AgentToolResult]:
+    dispatcher: Dispatcher, request: DispatchRunInput, *, awaited: bool
+) -> workflow.ChildWorkflowHandle[Any, AgentToolResult]:
     """Start the child workflow of a run; returns once its start is recorded (field case 6).
+
+    Args:
+        dispatcher: who dispatches it.
+        request: the run.
+        awaited: whether it ends with its dispatcher; otherwise it lives on, and reports its end by signal.
 
     Raises:
         WorkflowAlreadyStartedError: a run of this instance already has the id.
     """
-    agent_type = request.profile.agent_type
-    child: workflow.ChildWorkflowHandle[object, AgentToolResult] = await workflow.start_child_workflow(
+    agent_type, run_id = request.profile.agent_type, request.run_id
+    config = options.awaited_child if awaited else options.abandoned_child
+    child: workflow.ChildWorkflowHandle[Any, AgentToolResult] = await workflow.start_child_workflow(
         names.AGENT_TOOL_RUN,
         RunInput(
-            run_id=request.run_id,
+            run_id=run_id,
             profile=request.profile,
             input=request.input,
             dispatcher=dispatcher.workflow_id,
             depth=dispatcher.depth + 1,
-            reports_to=reports_to,
+            reports_to=None if awaited else dispatcher.workflow_id,
         ),
-        id=names.run_workflow_id(dispatcher.instance, request.run_id),
         result_type=AgentToolResult,
-        search_attributes=run_attributes(dispatcher.instance, agent_type, request.run_id),
-        memo={"input_digest": input_digest(request.input), "agent_type": agent_type},
-        static_summary=f"{agent_type}: run {request.run_id} of {dispatcher.profile.agent_type}",
-        **config,
+        **config(
+            names.run_workflow_id(dispatcher.instance, run_id),
+            run_attributes(dispatcher.instance, agent_type, run_id),
+            f"{agent_type}: run {run_id} of {dispatcher.profile.agent_type}",
+            run_memo(agent_type, request.input),
+        ),
     )
     return child
 

@@ -70,7 +70,8 @@ class ModelToolLoop:
         """Start an agent-tool run for one of this loop's tools or hooks; answers once it has started."""
         result = await self._runs.dispatch(request)
         workflow_id = names.run_workflow_id(self._runs.dispatcher.instance, request.run_id)
-        return DispatchRunResult(run_id=request.run_id, workflow_id=workflow_id, result=result)
+        refused = self._runs.registry.is_refused(request.run_id)
+        return DispatchRunResult(run_id=request.run_id, workflow_id=workflow_id, result=result, refused=refused)
 
     @dispatch_run.validator
     def _check_dispatch(self, request: DispatchRunInput) -> None:

@@ -1,16 +1,16 @@
 """Every time-out and retry policy of the workflows, once, with its reason."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 
 from temporalio import workflow
-from temporalio.common import RetryPolicy, WorkflowIDReusePolicy
+from temporalio.common import RetryPolicy, TypedSearchAttributes, WorkflowIDReusePolicy
 
 from turnkeeper.steps import FunctionToolDispatch
 from turnkeeper.turns import AgentProfile
 
 HEARTBEAT_TIMEOUT = timedelta(seconds=20)
-"""How soon a dead worker or a cancel is noticed; activities beat every third of it."""
+"""How soon a dead worker is noticed; `activities.heartbeats` says how soon a cancel is."""
 
 MODEL_STEP_TIMEOUT = timedelta(minutes=10)
 """One attempt of a model step; reasoning models take minutes."""
@@ -96,18 +96,29 @@ def transcript_read(turn_id: str) -> workflow.ActivityConfig:
     )
 
 
-AWAITED_CHILD = workflow.ChildWorkflowConfig(
-    id_reuse_policy=WorkflowIDReusePolicy.REJECT_DUPLICATE,
-    parent_close_policy=workflow.ParentClosePolicy.REQUEST_CANCEL,
-    cancellation_type=workflow.ChildWorkflowCancellationType.WAIT_CANCELLATION_COMPLETED,
-)
-"""A child that its parent waits for: it is cancelled with its parent."""
+def awaited_child(
+    workflow_id: str, attributes: TypedSearchAttributes, summary: str, memo: Mapping[str, str] | None = None
+) -> workflow.ChildWorkflowConfig:
+    """Return the options of a child that its parent waits for: it is cancelled with its parent."""
+    return workflow.ChildWorkflowConfig(
+        id=workflow_id,
+        id_reuse_policy=WorkflowIDReusePolicy.REJECT_DUPLICATE,
+        parent_close_policy=workflow.ParentClosePolicy.REQUEST_CANCEL,
+        cancellation_type=workflow.ChildWorkflowCancellationType.WAIT_CANCELLATION_COMPLETED,
+        search_attributes=attributes,
+        static_summary=summary,
+        memo=memo,
+    )
 
-ABANDONED_CHILD = workflow.ChildWorkflowConfig(
-    id_reuse_policy=WorkflowIDReusePolicy.REJECT_DUPLICATE,
-    parent_close_policy=workflow.ParentClosePolicy.ABANDON,
-)
-"""A child that outlives its parent, and its parent's continue-as-new (field case 7)."""
+
+def abandoned_child(
+    workflow_id: str, attributes: TypedSearchAttributes, summary: str, memo: Mapping[str, str]
+) -> workflow.ChildWorkflowConfig:
+    """Return the options of a child that outlives its parent and its parent's continue-as-new (field case 7)."""
+    config = awaited_child(workflow_id, attributes, summary, memo)
+    config["parent_close_policy"] = workflow.ParentClosePolicy.ABANDON
+    return config
+
 
 FAILURE_TYPES: Sequence[type[BaseException]] = (
     ArithmeticError,

@@ -26,15 +26,15 @@ WORKFLOWS = (AgentSession, AgentTurn, AgentToolRun)
 class TurnkeeperPlugin(SimplePlugin):
     """Brings the data converter, the workflows, the sandbox's pass-through and the failure types."""
 
-    def __init__(self, data_dir: Path) -> None:
+    def __init__(self, payloads_dir: Path) -> None:
         """Configure a client, worker or replayer.
 
         Args:
-            data_dir: where large payloads are kept; the same for all processes of a deployment.
+            payloads_dir: where large payloads are kept; the same for all processes of a deployment.
         """
         super().__init__(
             "turnkeeper",
-            data_converter=data_converter(data_dir / "payloads"),
+            data_converter=data_converter(payloads_dir),
             workflows=WORKFLOWS,
             workflow_runner=_pass_through,
             workflow_failure_exception_types=[TurnkeeperError, *FAILURE_TYPES],

@@ -5,7 +5,7 @@ from datetime import datetime
 
 from turnkeeper.errors import Conflict
 from turnkeeper.outcomes import error_result
-from turnkeeper.runs import AgentToolResult, AgentToolRunInfo, RunStatus, input_digest, input_preview
+from turnkeeper.runs import AgentToolResult, AgentToolRunInfo, RunStatus, input_digest, input_preview, run_id_taken
 from turnkeeper.turns import MAX_DEPTH, DispatchRunInput, RunRecord
 
 
@@ -46,6 +46,11 @@ class RunRegistry:
         record = self._records.get(run_id)
         return record is not None and record.result is None
 
+    def is_refused(self, run_id: str) -> bool:
+        """Tell whether a run was not admitted."""
+        record = self._records.get(run_id)
+        return record is not None and record.refused
+
     def is_starting(self, run_id: str) -> bool:
         """Tell whether a run has a row but is not known to have started."""
         record = self._records.get(run_id)
@@ -63,10 +68,7 @@ class RunRegistry:
         if record is None or record.refused:
             return None
         if record.info.agent_type != request.profile.agent_type or record.input_digest != input_digest(request.input):
-            raise Conflict(
-                f"the run id {request.run_id!r} is taken by a run of {record.info.agent_type} with "
-                f"{'the same' if record.input_digest == input_digest(request.input) else 'another'} input; choose another id"
-            )
+            raise Conflict(run_id_taken(request.run_id, record.info.agent_type))
         return record
 
     def admit(self, request: DispatchRunInput, *, depth: int, cap: int | None, now: datetime) -> AgentToolResult | None:

@@ -2,6 +2,7 @@
 
 from collections import deque
 from hashlib import blake2b
+from typing import Any
 
 from temporalio import workflow
 from temporalio.exceptions import ActivityError, ChildWorkflowError, is_cancelled_exception
@@ -10,6 +11,7 @@ from activities.run_watch import RunWatchActivities
 from turnkeeper import names
 from turnkeeper.messages import UIMessage, close_open_calls
 from turnkeeper.runs import AgentToolRunInfo
+from turnkeeper.search_attributes import instance_attributes
 from turnkeeper.turns import (
     CancelRunInput,
     CancelTurnInput,
@@ -32,7 +34,6 @@ from turnkeeper.turns import (
 from workflows import options
 from workflows.dispatch import Dispatcher, announce_end
 from workflows.message_pages import MessageLog
-from turnkeeper.search_attributes import instance_attributes
 from workflows.session_runs import SessionRuns
 from workflows.turn_ledger import TurnLedger
 
@@ -53,7 +54,7 @@ class AgentSession:
         self._inbox = deque(session.queue)
         self._turns = TurnLedger(session.turns, session.known_submissions, session.turns_submitted)
         self._runs = SessionRuns(self._dispatcher(), session.runs)
-        self._active: workflow.ChildWorkflowHandle[object, TurnResult] | None = None
+        self._active: workflow.ChildWorkflowHandle[Any, TurnResult] | None = None
         self._cancel_reasons: dict[str, str] = {}
 
     @workflow.run
@@ -111,7 +112,8 @@ class AgentSession:
         """Start an agent-tool run for somebody outside; answers once it has started."""
         workflow_id = names.run_workflow_id(self._id, request.run_id)
         result = await self._runs.dispatch(request)
-        return DispatchRunResult(run_id=request.run_id, workflow_id=workflow_id, result=result)
+        refused = self._runs.registry.is_refused(request.run_id)
+        return DispatchRunResult(run_id=request.run_id, workflow_id=workflow_id, result=result, refused=refused)
 
     @dispatch_run.validator
     def _check_dispatch(self, request: DispatchRunInput) -> None:
@@ -177,9 +179,9 @@ class AgentSession:
             return "error", str(failure.cause or failure)
         return "completed", None
 
-    async def _start_turn(self, work: QueuedTurn) -> workflow.ChildWorkflowHandle[object, TurnResult]:
+    async def _start_turn(self, work: QueuedTurn) -> workflow.ChildWorkflowHandle[Any, TurnResult]:
         agent_type = work.profile.agent_type
-        child: workflow.ChildWorkflowHandle[object, TurnResult] = await workflow.start_child_workflow(
+        child: workflow.ChildWorkflowHandle[Any, TurnResult] = await workflow.start_child_workflow(
             names.AGENT_TURN,
             TurnInput(
                 instance=self._id,
@@ -188,11 +190,12 @@ class AgentSession:
                 transcript=self._transcript(),
                 open_runs=self._runs.registry.open_count,
             ),
-            id=names.turn_workflow_id(self._id, work.turn_id),
             result_type=TurnResult,
-            search_attributes=instance_attributes(self._id, agent_type),
-            static_summary=f"{agent_type}: turn {work.turn_id}",
-            **options.AWAITED_CHILD,
+            **options.awaited_child(
+                names.turn_workflow_id(self._id, work.turn_id),
+                instance_attributes(self._id, agent_type),
+                f"{agent_type}: turn {work.turn_id}",
+            ),
         )
         return child
 

@@ -7,7 +7,6 @@ from turnkeeper import names
 from turnkeeper.outcomes import error_result
 from turnkeeper.runs import AgentToolResult
 from turnkeeper.turns import DispatchRunInput, RunFinished, RunRecord
-from workflows import options
 from workflows.dispatch import Dispatcher, call_hook, start_run
 from workflows.run_registry import RunRegistry
 
@@ -57,7 +56,7 @@ class SessionRuns:
             if "on_agent_tool_start" in self._dispatcher.profile.hooks:
                 info = self.registry.info(request.run_id).model_dump(mode="json")
                 await call_hook(self._dispatcher, "on_agent_tool_start", info)
-            await start_run(self._dispatcher, request, options.ABANDONED_CHILD, reports_to=self._dispatcher.workflow_id)
+            await start_run(self._dispatcher, request, awaited=False)
             self.registry.mark_running(request.run_id)
         except WorkflowAlreadyStartedError:
             # A turn of this instance dispatched it, and keeps its row. Whoever asked follows it by its id.

@@ -71,7 +71,7 @@ class AgentRuntime(Protocol):
 
     @property
     def messages(self) -> tuple[UIMessage, ...]:
-        """The conversation, when a model step is being taken."""
+        """The conversation, where it is read."""
 
     async def run_agent_tool(
         self,
@@ -152,7 +152,7 @@ class Agent:
 
     @property
     def messages(self) -> tuple[UIMessage, ...]:
-        """The conversation up to this step; empty outside a model step."""
+        """The conversation: in a model step, and in the hooks that give a run's output and summary; else empty."""
         return self._runtime.messages
 
     async def run_agent_tool(
@@ -167,7 +167,7 @@ class Agent:
     ) -> AgentToolResult:
         """Run another agent and wait for its end; from a tool or a hook.
 
-        The same `run_id` again is the same run: it never starts twice, and an ended run gives its result at once (DI-05).
+        The same `run_id` again is the same run: it never starts twice, and an ended run gives its result (DI-05).
 
         Args:
             agent: the agent's class or registered name.

@@ -7,7 +7,7 @@ from uuid import uuid4
 from temporalio.api.enums.v1 import TaskQueueType
 from temporalio.api.taskqueue.v1 import TaskQueue
 from temporalio.api.workflowservice.v1 import DescribeTaskQueueRequest
-from temporalio.client import Client, WorkflowFailureError
+from temporalio.client import Client, WorkflowExecutionStatus, WorkflowFailureError
 from temporalio.service import RPCError
 
 from turnkeeper import names
@@ -23,8 +23,17 @@ from turnkeeper.turns import (
     SessionSnapshot,
     SubmitInput,
     TurnInfo,
+    TurnResult,
+    TurnStatus,
 )
 from turnkeeper.workflow_requests import WorkflowRequests
+
+_TURN_STATUSES: dict[WorkflowExecutionStatus | None, TurnStatus] = {
+    WorkflowExecutionStatus.RUNNING: "running",
+    WorkflowExecutionStatus.CONTINUED_AS_NEW: "running",
+    WorkflowExecutionStatus.COMPLETED: "completed",
+    WorkflowExecutionStatus.CANCELED: "aborted",
+}
 
 DESCRIBE_PATIENCE = timedelta(seconds=2)
 
@@ -108,6 +117,29 @@ class TurnkeeperClient:
         if turn is None:
             raise NotFound(f"there is no turn {turn_id!r} among the latest")
         return turn
+
+    async def turn_status(self, agent_type: str, name: str, turn_id: str) -> TurnStatus:
+        """Return how a turn that has begun stands, as Temporal itself knows it; needs no worker.
+
+        Raises:
+            NotFound: it has not begun, or does not exist.
+            Unavailable: Temporal does not answer.
+        """
+        workflow_id = names.turn_workflow_id(self.session_id(agent_type, name), turn_id)
+        return _TURN_STATUSES.get((await self._requests.describe(workflow_id)).status, "error")
+
+    async def answer(self, agent_type: str, name: str, turn_id: str) -> UIMessage | None:
+        """Return what the assistant has written in a turn so far, or None if nothing.
+
+        Raises:
+            Unavailable: no worker answered.
+        """
+        workflow_id = names.turn_workflow_id(self.session_id(agent_type, name), turn_id)
+        try:
+            result: TurnResult = await self._requests.query(workflow_id, names.TURN, TurnResult)
+        except NotFound:
+            return None  # It has not begun.
+        return result.message
 
     async def wait_for_turn(self, agent_type: str, name: str, turn_id: str) -> TurnInfo:
         """Wait until a turn has ended and its session holds what it wrote.

@@ -105,9 +105,10 @@ async def dev_server(
         DevServerError: the binary is missing, a port is taken, or the server does not answer within a minute.
     """
     chosen_port = port or free_port()
-    for wanted in (chosen_port, ui_port):
-        _check_free(wanted)
-    flags = start_flags(config, overrides) + ["--ip", "127.0.0.1", "--port", str(chosen_port)]
+    check_port(chosen_port)
+    if ui_port is not None:
+        check_port(ui_port)
+    flags = [*start_flags(config, overrides), "--ip", "127.0.0.1", "--port", str(chosen_port)]
     flags += ["--ui-port", str(ui_port)] if ui_port else ["--headless"]
     if database is not None:
         database.parent.mkdir(parents=True, exist_ok=True)
@@ -169,9 +170,12 @@ async def _set_retention(client: Client) -> None:
     )
 
 
-def _check_free(port: int | None) -> None:
-    if port is None:
-        return
+def check_port(port: int) -> None:
+    """Refuse a port that something listens on.
+
+    Raises:
+        DevServerError: it is taken.
+    """
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:

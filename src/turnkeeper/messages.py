@@ -1,7 +1,7 @@
 """UIMessage and its parts: the transcript's format, as the AI SDK defines it.
 
-A turn writes one assistant message; each of its steps begins with a `step-start` part. While the turn runs, each step is
-a message of its own under the same id (`merge_steps` joins them), because a step never changes once its tools answered.
+A turn writes one assistant message; each of its steps begins with a `step-start` part. While the turn runs, each step
+is a message of its own under the same id (`merge_steps` joins them), because a step whose tools answered never changes.
 """
 
 from collections.abc import Iterable, Sequence

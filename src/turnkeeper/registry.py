@@ -104,7 +104,7 @@ def _is_author_class(value: object) -> bool:
 def _import(name: str) -> ModuleType:
     if name.partition(".")[0] in _OUR_TOP_LEVEL_NAMES:
         raise AgentDefinitionError(
-            f"the agents module {name!r} has the top-level name of a part of Turnkeeper; put it into a package of its own"
+            f"the agents module {name!r} has the top-level name of a part of Turnkeeper; put it into another package"
         )
     try:
         return importlib.import_module(name)

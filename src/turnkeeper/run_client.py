@@ -6,7 +6,14 @@ from turnkeeper import names
 from turnkeeper.errors import Conflict, NotFound, TooLarge, Unavailable
 from turnkeeper.messages import UIMessage
 from turnkeeper.outcomes import result_from_failure
-from turnkeeper.runs import AgentToolResult, AgentToolRunInfo, AgentToolRunInspection, compact_json, input_digest
+from turnkeeper.runs import (
+    AgentToolResult,
+    AgentToolRunInfo,
+    AgentToolRunInspection,
+    compact_json,
+    input_digest,
+    run_id_taken,
+)
 from turnkeeper.turns import MAX_INPUT_BYTES, AgentProfile, DispatchRunInput, DispatchRunResult, SessionSnapshot
 from turnkeeper.workflow_requests import WorkflowRequests
 
@@ -21,9 +28,7 @@ class RunClient:
         """Send through `requests`."""
         self._requests = requests
 
-    async def dispatch(
-        self, session_id: str, profile: AgentProfile, request: DispatchRunInput
-    ) -> AgentToolResult | None:
+    async def dispatch(self, session_id: str, profile: AgentProfile, request: DispatchRunInput) -> DispatchRunResult:
         """Start a run of an instance; the same run id again is the same run.
 
         Args:
@@ -32,7 +37,7 @@ class RunClient:
             request: the run.
 
         Returns:
-            None once it has started; its result, if it was refused or had ended.
+            Where the run is, once it has started; or its result, if it was refused or had ended.
 
         Raises:
             Conflict: the run id belongs to a run of another agent type or with another input (DI-16).
@@ -47,7 +52,7 @@ class RunClient:
             await self._check_same_run(
                 dispatched.workflow_id, request.run_id, request.profile.agent_type, input_digest(request.input)
             )
-        return dispatched.result
+        return dispatched
 
     async def run_from(self, workflow_id: str, request: DispatchRunInput) -> AgentToolResult:
         """Dispatch a run on the turn, run or session that the caller belongs to, and wait for its end.
@@ -178,10 +183,7 @@ class RunClient:
     async def _check_same_run(self, workflow_id: str, run_id: str, agent_type: str, digest: str) -> None:
         memo = await (await self._requests.describe(workflow_id)).memo()
         if (memo.get("agent_type"), memo.get("input_digest")) != (agent_type, digest):
-            raise Conflict(
-                f"the run id {run_id!r} is taken by a run of {memo.get('agent_type')} with "
-                f"{'the same' if memo.get('input_digest') == digest else 'another'} input; choose another id"
-            )
+            raise Conflict(run_id_taken(run_id, str(memo.get("agent_type"))))
 
     async def _result(self, workflow_id: str, run_id: str, agent_type: str) -> AgentToolResult:
         handle = self._requests.temporal.get_workflow_handle(workflow_id, result_type=AgentToolResult)

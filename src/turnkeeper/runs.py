@@ -155,6 +155,16 @@ def input_digest(value: JsonValue) -> str:
     return blake2b(canonical.encode(), digest_size=16).hexdigest()
 
 
+def run_id_taken(run_id: str, agent_type: str) -> str:
+    """Return the text of the conflict that a reused run id is (DI-16)."""
+    return f"the run id {run_id!r} is taken by a run of {agent_type}, for another agent or input; choose another id"
+
+
+def run_memo(agent_type: str, value: JsonValue) -> dict[str, str]:
+    """Return what a run's workflow shows of its identity, should its id be used again (DI-16)."""
+    return {"agent_type": agent_type, "input_digest": input_digest(value)}
+
+
 def compact_json(value: JsonValue) -> str:
     """Return `value` as JSON without spaces."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))

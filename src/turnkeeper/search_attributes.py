@@ -1,4 +1,4 @@
-"""The search attributes that sessions, turns and runs carry; register them as Keyword before the first worker starts."""
+"""The search attributes of sessions, turns and runs, all Keyword; register them before the first worker starts."""
 
 from temporalio.common import SearchAttributeKey, SearchAttributePair, SearchAttributeUpdate, TypedSearchAttributes
 

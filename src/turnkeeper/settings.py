@@ -35,6 +35,11 @@ class Settings(BaseSettings):
     shutdown_grace_seconds: Annotated[float, Field(ge=0)] = 10.0
     """How long a worker that was told to stop lets activities finish before it cancels them."""
 
+    @property
+    def payloads_dir(self) -> Path:
+        """Where payloads that are too large for a history are kept; all processes must see the same folder."""
+        return self.data_dir / "payloads"
+
     @field_validator("agents", mode="before")
     @classmethod
     def _split(cls, value: object) -> object:

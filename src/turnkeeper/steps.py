@@ -108,6 +108,8 @@ class CallHookInput(WireModel):
     source: StepSource
     hook: str
     arguments: tuple[JsonValue, ...] = ()
+    transcript: tuple[TranscriptRef, ...] = ()
+    """The conversation, for the hooks that look back on one."""
 
 
 class HookResult(WireModel):

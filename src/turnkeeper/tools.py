@@ -89,7 +89,7 @@ class FunctionTool:
             raise ResultError(f"The tool {self.name} returned a value that is not JSON: {error}") from error
         if size > MAX_RESULT_BYTES:
             raise ResultError(
-                f"The tool {self.name} returned {size:,} bytes, over the limit of {MAX_RESULT_BYTES:,}. Ask it for less."
+                f"The tool {self.name} returned {size:,} bytes; the limit is {MAX_RESULT_BYTES:,}. Ask it for less."
             )
         return dumped
 
@@ -180,8 +180,8 @@ def agent_tool(
         agent: the agent's class, or its registered name where the class is not defined yet (itself, for example).
         description: what the model reads.
         input: the pydantic model of the input; mandatory (IN-10).
-        output: the type of the structured output. Without one the model gets the run's summary (RF-07); with one it gets
-            the validated output, and an output that does not fit is a failure (RF-08 to RF-10).
+        output: the type of the structured output. Without one the model gets the run's summary (RF-07); with one it
+            gets the validated output, and an output that does not fit is a failure (RF-08 to RF-10).
         name: the tool's name; the attribute's by default.
         display_name: how user interfaces call the runs.
         icon: how user interfaces depict them.

@@ -175,7 +175,7 @@ class TurnInput(WireModel):
 class TurnResult(WireModel):
     """What a turn adds to its session."""
 
-    message: UIMessage | None
+    message: UIMessage | None = None
     """The assistant message; None when the turn was stopped before it wrote anything."""
     runs: tuple[RunRecord, ...] = ()
 
@@ -224,6 +224,8 @@ class DispatchRunResult(WireModel):
     workflow_id: str
     result: AgentToolResult | None = None
     """How it ended, when it already has: refused, or dispatched before (DI-05)."""
+    refused: bool = False
+    """Whether it was not admitted and never started."""
 
 
 class CancelRunInput(WireModel):

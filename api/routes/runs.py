@@ -1,0 +1,113 @@
+"""Agent-tool runs of an instance, at any depth."""
+
+from typing import Annotated
+from uuid import uuid4
+
+from fastapi import APIRouter, Query, Response
+
+from api.dependencies import Instance, InstanceDependency, RunPathDependency
+from api.errors import OverLimit
+from api.schemas import Cancel, DispatchRun, RunView
+from turnkeeper import names
+from turnkeeper.errors import InvalidRequest, NotFound
+from turnkeeper.messages import UIMessage
+from turnkeeper.run_client import RunPath
+from turnkeeper.runs import END_STATUSES, AgentToolResult, AgentToolRunInfo
+from turnkeeper.turns import AgentProfile, DispatchRunInput
+
+router = APIRouter(prefix="/agents/{agent}/{name}/runs", tags=["runs"])
+
+NOT_KNOWN_YET = "The run has been dispatched and is not known to have begun; is a worker polling?"
+
+
+@router.post("", status_code=202, response_model=None, responses={200: {"model": AgentToolResult}})
+async def dispatch_run(
+    instance: InstanceDependency,
+    body: DispatchRun,
+    response: Response,
+    wait: Annotated[bool, Query(description="Answer when the run has ended, with its result.")] = False,
+) -> RunView | AgentToolResult:
+    """Run an agent as a tool of this instance; the same run id again is the same run (DI-05)."""
+    run_id = body.run_id or uuid4().hex[:12]
+    request = DispatchRunInput(
+        run_id=run_id,
+        profile=_profile(instance, body.agent),
+        input=body.input,
+        input_preview=body.input_preview,
+        parent_tool_call_id=body.parent_tool_call_id,
+        display_order=body.display_order,
+        display=body.display,
+    )
+    own_profile = instance.client.registry.profile(instance.agent)
+    dispatched = await instance.client.runs.dispatch(instance.session_id, own_profile, request)
+    if dispatched.refused and dispatched.result is not None:
+        raise OverLimit(dispatched.result.error or "the run was refused")
+    response.headers["Location"] = _url(instance, (run_id,))
+    if wait:
+        response.status_code = 200
+        return await instance.client.runs.wait(instance.session_id, (run_id,))
+    return _view(instance, (run_id,), await instance.client.runs.info(instance.session_id, (run_id,)))
+
+
+@router.get("")
+async def list_runs(instance: InstanceDependency) -> list[RunView]:
+    """Return the registry of the instance, oldest run first."""
+    rows = await instance.client.runs.registered(instance.session_id)
+    return [_view(instance, (row.run_id,), row) for row in rows]
+
+
+@router.get("/{run_path:path}/messages")
+async def list_run_messages(instance: InstanceDependency, path: RunPathDependency) -> list[UIMessage]:
+    """Return the transcript of a run, with the step that it is at."""
+    return await instance.client.runs.messages(instance.session_id, path)
+
+
+@router.get("/{run_path:path}/runs")
+async def list_nested_runs(instance: InstanceDependency, path: RunPathDependency) -> list[RunView]:
+    """Return the registry of a run, oldest nested run first."""
+    rows = await instance.client.runs.registered(instance.session_id, path)
+    return [_view(instance, (*path, row.run_id), row) for row in rows]
+
+
+@router.post("/{run_path:path}/cancel")
+async def cancel_run(instance: InstanceDependency, path: RunPathDependency, body: Cancel | None = None) -> RunView:
+    """Cancel a run; without effect on one that has ended (CX-12)."""
+    await instance.client.runs.cancel(instance.session_id, path, body.reason if body else None)
+    return await get_run(instance, path)
+
+
+@router.get("/{run_path:path}")
+async def get_run(instance: InstanceDependency, path: RunPathDependency) -> RunView:
+    """Return one run: its registry row, and what it says of itself."""
+    info = await instance.client.runs.info(instance.session_id, path)
+    view = _view(instance, path, info)
+    inspection = await instance.client.runs.inspect(instance.session_id, path)
+    if inspection is None:
+        return view.model_copy(update={"hint": NOT_KNOWN_YET})
+    update: dict[str, object] = {"output": inspection.output, "steps": inspection.steps}
+    if info.status not in END_STATUSES:
+        update |= {
+            "status": inspection.status,
+            "summary": inspection.summary,
+            "error": inspection.error,
+            "completed_at": inspection.completed_at,
+        }
+    return view.model_copy(update=update)
+
+
+def _profile(instance: Instance, agent_type: str) -> AgentProfile:
+    try:
+        return instance.client.registry.profile(agent_type)
+    except NotFound as error:
+        raise InvalidRequest(str(error)) from error
+
+
+def _url(instance: Instance, path: RunPath) -> str:
+    return f"{instance.url}/runs/{'/runs/'.join(path)}"
+
+
+def _view(instance: Instance, path: RunPath, info: AgentToolRunInfo) -> RunView:
+    workflow_id = instance.session_id
+    for run_id in path:
+        workflow_id = names.run_workflow_id(workflow_id, run_id)
+    return RunView(url=_url(instance, path), workflow_id=workflow_id, **dict(info))

@@ -1,0 +1,103 @@
+"""What the HTTP API takes and gives, where it is not a model of the centre."""
+
+from typing import Annotated, Literal
+
+from pydantic import AwareDatetime, Field, JsonValue, StringConstraints
+
+from turnkeeper.messages import FilePart, TextPart, UIMessage
+from turnkeeper.runs import AgentToolRunInfo, Display
+from turnkeeper.turns import TurnStatus
+from turnkeeper.wire import Name, WireModel
+
+NonBlank = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
+
+
+class RequestModel(WireModel, extra="forbid"):
+    """A request's body: an unknown field is an error, because it is a typing mistake more often than not."""
+
+
+class UserMessage(RequestModel):
+    """A user message in parts."""
+
+    id: Name | None = None
+    parts: Annotated[
+        list[Annotated[TextPart | FilePart, Field(discriminator="type")]], Field(min_length=1, max_length=100)
+    ]
+    metadata: dict[str, JsonValue] | None = None
+
+
+class SubmitTurn(RequestModel):
+    """A message for an agent instance."""
+
+    message: NonBlank | UserMessage
+    """Text, or a message in parts."""
+
+
+class Cancel(RequestModel):
+    """Why something is to stop."""
+
+    reason: Annotated[str, StringConstraints(strip_whitespace=True, max_length=1_000)] | None = None
+
+
+class DispatchRun(RequestModel):
+    """An agent-tool run to start."""
+
+    agent: Name
+    """The agent type that is to run."""
+    input: JsonValue
+    run_id: Name | None = None
+    """The same id again is the same run; a random one if not given."""
+    input_preview: JsonValue = None
+    parent_tool_call_id: str | None = None
+    display_order: int = 0
+    display: Display | None = None
+
+
+class TurnView(WireModel):
+    """A turn."""
+
+    turn_id: str
+    status: TurnStatus
+    url: str
+    workflow_id: str
+    """Its id in the Temporal UI."""
+    submission_id: str | None = None
+    message_id: str | None = None
+    submitted_at: AwareDatetime | None = None
+    started_at: AwareDatetime | None = None
+    completed_at: AwareDatetime | None = None
+    error: str | None = None
+    message: UIMessage | None = None
+    """What the assistant wrote, as far as it has come; only where one turn is asked for."""
+    hint: str | None = None
+    """What the reader should know about this answer."""
+
+
+class RunView(AgentToolRunInfo):
+    """A run: its registry row, and what it says of itself."""
+
+    url: str
+    workflow_id: str
+    """Its id in the Temporal UI."""
+    output: JsonValue = None
+    steps: int = 0
+    """Model steps taken so far."""
+    hint: str | None = None
+
+
+class InstanceView(WireModel):
+    """An agent instance."""
+
+    agent: str
+    name: str
+    workflow_id: str
+    active_turn_id: str | None = None
+    queued_turns: int
+    messages: int
+
+
+class Health(WireModel):
+    """Whether this process, or the whole system, can serve."""
+
+    status: Literal["ok", "no worker", "no Temporal"]
+    detail: str | None = None

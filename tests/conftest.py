@@ -1,0 +1,84 @@
+"""What the tests share: the embedded Temporal server, a worker, a model server, and a desk to ask from."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from desk import Desk
+from desk_agents import AGENTS
+from desk_script import start_afresh
+from model_server import ModelServer
+from temporalio.client import Client
+
+import worker
+from activities.model_calls import ModelClient
+from turnkeeper.client import TurnkeeperClient
+from turnkeeper.dev_server import DevServer, dev_server
+from turnkeeper.registry import AgentRegistry
+from turnkeeper.settings import Settings
+from workflows.plugin import TurnkeeperPlugin
+
+ROOT = Path(__file__).parent.parent
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the option that records histories instead of replaying them."""
+    parser.addoption("--record-histories", action="store_true", help="record the histories that are replayed")
+
+
+@pytest.fixture(scope="session")
+def settings(tmp_path_factory: pytest.TempPathFactory) -> Settings:
+    """The settings of this test run; `TURNKEEPER_WORKFLOW_CACHE=0` forces replay at every workflow task."""
+    return Settings(data_dir=tmp_path_factory.mktemp("data"))
+
+
+@pytest.fixture(scope="session")
+async def model_server() -> AsyncIterator[ModelServer]:
+    """A model server on loopback that litellm finds as the provider `openai`."""
+    async with ModelServer() as server:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("OPENAI_API_BASE", server.url)
+            patch.setenv("OPENAI_API_KEY", "test")
+            yield server
+
+
+@pytest.fixture(scope="session")
+async def temporal_server() -> AsyncIterator[DevServer]:
+    """An embedded Temporal server in memory."""
+    async with dev_server(ROOT / "temporal-dev.yaml") as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+async def temporal(temporal_server: DevServer, settings: Settings) -> Client:
+    """A client with Turnkeeper's plugin."""
+    return await Client.connect(temporal_server.address, plugins=[TurnkeeperPlugin(settings.payloads_dir)])
+
+
+@pytest.fixture(scope="session")
+def registry() -> AgentRegistry:
+    """The agents that the tests talk to."""
+    return AgentRegistry(AGENTS)
+
+
+@pytest.fixture(scope="session")
+async def models(registry: AgentRegistry, model_server: ModelServer) -> ModelClient:
+    """The real litellm client, which talks to the model server."""
+    return await worker.load_models(registry)
+
+
+@pytest.fixture(scope="session")
+async def running_worker(
+    temporal: Client, registry: AgentRegistry, models: ModelClient, settings: Settings
+) -> AsyncIterator[None]:
+    """A worker in this process."""
+    (only,) = worker.build_workers(temporal, registry, models, settings)
+    async with only:
+        yield
+
+
+@pytest.fixture
+def desk(temporal: Client, registry: AgentRegistry, running_worker: None, model_server: ModelServer) -> Desk:
+    """A desk with an instance name of its own, served by the running worker."""
+    start_afresh(model_server)
+    return Desk(TurnkeeperClient(temporal, registry), temporal)

@@ -1,0 +1,191 @@
+"""The agents that the tests talk to. Their models are scripted by `model_server`."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+from pydantic import BaseModel, JsonValue
+
+from turnkeeper.agents import Agent, AgentToolInputRequest, ChatAgent
+from turnkeeper.chunks import TextDelta, TextEnd, TextStart, UIMessageChunk
+from turnkeeper.messages import UIMessage, user_message
+from turnkeeper.runs import AgentToolResult, AgentToolRunInfo
+from turnkeeper.tools import agent_tool, tool
+
+MODEL = "openai/test"
+
+calls: list[str] = []
+"""What tools and hooks did in this process, in order; tests use names of their own in it."""
+
+gates: dict[str, asyncio.Event] = {}
+"""What `wait` waits for, by name."""
+
+
+def gate(name: str) -> asyncio.Event:
+    """Return the event that the tool `wait(name)` waits for."""
+    return gates.setdefault(name, asyncio.Event())
+
+
+class Topic(BaseModel):
+    query: str
+
+
+class Finding(BaseModel):
+    rows: int
+
+
+class Echo(Agent):
+    """Has no tools."""
+
+    model = MODEL
+
+
+class Clerk(Agent):
+    """Has function tools."""
+
+    model = MODEL
+    instructions = "You are a clerk."
+    max_steps = 150
+
+    @tool
+    async def add(self, left: int, right: int) -> int:
+        """Add two numbers.
+
+        Args:
+            left: the first number
+            right: the second number
+        """
+        return left + right
+
+    @tool
+    async def fail(self, text: str) -> str:
+        """Fail with a text."""
+        raise ValueError(text)
+
+    @tool
+    async def fill(self, size: int) -> str:
+        """Return that many characters."""
+        return "x" * size
+
+    @tool
+    async def note(self, text: str) -> str:
+        """Note a text."""
+        calls.append(f"note {text}")
+        return self.tool_call.idempotency_key
+
+    @tool
+    async def wait(self, name: str) -> str:
+        """Wait until the test opens the gate."""
+        calls.append(f"wait {name}")
+        try:
+            await gate(name).wait()
+        except asyncio.CancelledError:
+            calls.append(f"cancelled {name}")
+            raise
+        return f"{name} is open"
+
+
+class Researcher(Clerk):
+    """Researches a topic."""
+
+    max_steps = 4
+
+
+class Extractor(Agent):
+    """Gives structured output, and writes its own first message."""
+
+    model = MODEL
+
+    async def format_agent_tool_input(self, input: JsonValue, request: AgentToolInputRequest) -> UIMessage:
+        """Say what to do in other words."""
+        assert isinstance(input, dict)
+        return user_message(f"given-{request.run_id}", str(input["query"]))
+
+    async def get_agent_tool_output(self, run_id: str) -> JsonValue:
+        """Give the rows; the test's topic decides whether they fit."""
+        return {"rows": "none"} if run_id.startswith("bad") else {"rows": 3}
+
+    async def get_agent_tool_summary(self, run_id: str, output: JsonValue) -> str:
+        """Say how many."""
+        return f"extracted {output} after {self.messages[-1].text!r}"
+
+
+class Silent(Agent):
+    """Gives no structured output where one is declared."""
+
+    model = MODEL
+
+
+class Broken(Agent):
+    """Fails before its first step."""
+
+    model = MODEL
+
+    async def format_agent_tool_input(self, input: JsonValue, request: AgentToolInputRequest) -> UIMessage:
+        """Fail."""
+        raise RuntimeError("the formatter is broken")
+
+
+class Assistant(Agent):
+    """Delegates."""
+
+    model = MODEL
+    research = agent_tool(Researcher, description="Research a topic.", input=Topic, display_name="Researcher")
+    extract = agent_tool(Extractor, description="Extract rows.", input=Topic, output=Finding)
+    misread = agent_tool(Extractor, description="Extract text.", input=Topic, output=list[str])
+    nothing = agent_tool(Silent, description="Give nothing.", input=Topic, output=Finding)
+    broken = agent_tool(Broken, description="Break.", input=Topic)
+    delegate = agent_tool("Assistant", description="Ask another assistant.", input=Topic)
+
+    @tool(idempotent=True)
+    async def compare(self, left: str, right: str) -> list[dict[str, Any]]:
+        """Research two topics at once."""
+        results = await asyncio.gather(
+            *(
+                self.run_agent_tool(Researcher, input=Topic(query=query), display_order=order)
+                for order, query in enumerate((left, right))
+            )
+        )
+        return [result.model_dump(mode="json") for result in results]
+
+    @tool
+    async def named_run(self, run_id: str, query: str) -> dict[str, Any]:
+        """Research under a run id of the caller's."""
+        result = await self.run_agent_tool(Researcher, input=Topic(query=query), run_id=run_id)
+        return result.model_dump(mode="json")
+
+
+class Capped(Assistant):
+    """May have two runs open."""
+
+    max_concurrent_agent_tools = 2
+
+
+class Hooked(Assistant):
+    """Hears of its runs."""
+
+    async def on_agent_tool_start(self, run: AgentToolRunInfo) -> None:
+        """Note the start, or refuse it."""
+        calls.append(f"start {self.instance} {run.run_id} {run.status}")
+        if "refuse" in str(run.input_preview):
+            raise RuntimeError("the start hook refuses")
+
+    async def on_agent_tool_finish(self, run: AgentToolRunInfo, result: AgentToolResult) -> None:
+        """Note the end, and fail where the test asks for it."""
+        calls.append(f"finish {self.instance} {run.run_id} {run.status} {result.status}")
+        if "stumble" in str(run.input_preview):
+            raise RuntimeError("the finish hook stumbles")
+
+
+class Author(ChatAgent):
+    """Writes its own turn."""
+
+    async def on_chat_message(self) -> AsyncIterator[UIMessageChunk]:
+        """Repeat the last message."""
+        yield TextStart(id="t")
+        for word in self.messages[-1].text.split():
+            yield TextDelta(id="t", delta=f"{word}! ")
+        yield TextEnd(id="t")
+
+
+AGENTS: tuple[type[Agent], ...] = (Assistant, Author, Capped, Clerk, Echo, Hooked)

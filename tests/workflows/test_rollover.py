@@ -1,0 +1,126 @@
+"""Continue-as-new of sessions and turns, on a server that suggests it early."""
+
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from desk import Desk, eventually, kinds
+from desk_agents import calls, gate
+from desk_script import start_afresh
+from model_server import ModelServer
+from temporalio.client import Client, WorkflowExecutionStatus
+
+import worker
+from activities.model_calls import ModelClient
+from turnkeeper.client import TurnkeeperClient
+from turnkeeper.dev_server import dev_server
+from turnkeeper.messages import user_message
+from turnkeeper.registry import AgentRegistry
+from turnkeeper.settings import Settings
+from turnkeeper.turns import DispatchRunInput
+from workflows.plugin import TurnkeeperPlugin
+
+ROOT = Path(__file__).parent.parent.parent
+SUGGESTED_AT = 60
+
+
+@pytest.fixture(scope="module")
+async def restless_temporal(settings: Settings) -> AsyncIterator[Client]:
+    """A server that suggests to continue as new after 60 events."""
+    overrides = {"dynamic-config-value": [f"limit.historyCount.suggestContinueAsNew={SUGGESTED_AT}"]}
+    async with dev_server(ROOT / "temporal-dev.yaml", overrides=overrides) as server:
+        yield await Client.connect(server.address, plugins=[TurnkeeperPlugin(settings.payloads_dir)])
+
+
+@pytest.fixture(scope="module")
+async def restless_worker(
+    restless_temporal: Client, registry: AgentRegistry, models: ModelClient, settings: Settings
+) -> AsyncIterator[None]:
+    """A worker on that server."""
+    (only,) = worker.build_workers(restless_temporal, registry, models, settings)
+    async with only:
+        yield
+
+
+@pytest.fixture
+def restless_desk(
+    restless_temporal: Client, registry: AgentRegistry, restless_worker: None, model_server: ModelServer
+) -> Desk:
+    """A desk on that server."""
+    start_afresh(model_server)
+    return Desk(TurnkeeperClient(restless_temporal, registry), restless_temporal)
+
+
+async def executions(desk: Desk, workflow_id: str) -> int:
+    """Count the executions of a workflow id."""
+    found = [it async for it in desk.temporal.list_workflows(f"WorkflowId = '{workflow_id}'")]
+    return len(found)
+
+
+async def test_a_session_keeps_everything_over_its_continue_as_new(restless_desk: Desk) -> None:
+    """Design 3: transcript, turns, registry and known submission ids are carried along."""
+    desk = restless_desk
+    message = user_message("m", "say first")
+    first = await desk.client.submit("Assistant", desk.name, message, submission_id="key")
+    await desk.client.wait_for_turn("Assistant", desk.name, first.turn_id)
+    for number in range(12):
+        await desk.ask("Assistant", f'call research {{"query": "say {number}"}}')
+    again = await desk.client.submit("Assistant", desk.name, message, submission_id="key")
+    session_id = desk.session_id("Assistant")
+    assert await eventually(lambda: executions(desk, session_id), lambda count: count >= 3) >= 3
+    assert again.turn_id == first.turn_id
+    assert [m.text for m in await desk.messages("Assistant")][:2] == ["say first", "first"]
+    assert len(await desk.messages("Assistant")) == 26
+    assert len(await desk.client.runs.registered(session_id)) == 12
+    assert len((await desk.client.snapshot("Assistant", desk.name)).turns) == 13
+
+
+async def test_a_turn_goes_on_over_its_continue_as_new(restless_desk: Desk, model_server: ModelServer) -> None:
+    """Design 3: the loop continues as new between steps, and the transcript stays whole and valid."""
+    desk = restless_desk
+    turn = await desk.ask("Clerk", 'repeat 30 call add {"left": 2, "right": 3}')
+    answer = await desk.last("Clerk")
+    workflow_id = desk.turn_workflow_id("Clerk", turn)
+    assert turn.status == "completed"
+    assert [part.output for part in answer.tool_parts] == [5] * 30
+    assert await eventually(lambda: executions(desk, workflow_id), lambda count: count >= 4) >= 4
+    assert kinds(await desk.history(workflow_id))["WORKFLOW_EXECUTION_COMPLETED"] == 1
+    assert model_server.refusals == []
+
+
+async def test_a_run_goes_on_over_its_continue_as_new(restless_desk: Desk) -> None:
+    """Field case 7: the turn that awaits it gets its result."""
+    desk = restless_desk
+    query = 'repeat 12 call add {"left": 2, "right": 3}'
+    registry = desk.client.registry
+    profile = registry.profile("Clerk")
+    request = DispatchRunInput(run_id="long", profile=profile, input={"query": query})
+    await desk.client.runs.dispatch(desk.session_id("Echo"), registry.profile("Echo"), request)
+    result = await desk.client.runs.wait(desk.session_id("Echo"), ("long",))
+    workflow_id = f"{desk.session_id('Echo')}/runs/long"
+    assert (result.status, result.summary) == ("completed", "done: 5")
+    assert await eventually(lambda: executions(desk, workflow_id), lambda count: count >= 2) >= 2
+
+
+async def test_field_07_a_session_that_continues_as_new_keeps_its_running_runs(restless_desk: Desk) -> None:
+    """Field case 7: the run lives on, and its end reaches the session's new execution."""
+    desk = restless_desk
+    query = f"call wait {json.dumps({'name': desk.name})}"
+    registry = desk.client.registry
+    request = DispatchRunInput(run_id="kept", profile=registry.profile("Researcher"), input={"query": query})
+    session_id = desk.session_id("Hooked")
+    await desk.client.runs.dispatch(session_id, registry.profile("Hooked"), request)
+    for number in range(8):
+        await desk.ask("Hooked", f"say {number}")
+    await eventually(lambda: executions(desk, session_id), lambda count: count >= 2)
+    gate(desk.name).set()
+    await eventually(lambda: _count(f"finish {session_id} kept completed completed"), lambda count: count == 1)
+    (row,) = await desk.client.runs.registered(session_id)
+    described = await desk.temporal.get_workflow_handle(f"{session_id}/runs/kept").describe()
+    assert row.status == "completed"
+    assert described.status == WorkflowExecutionStatus.COMPLETED
+
+
+async def _count(text: str) -> int:
+    return calls.count(text)
