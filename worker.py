@@ -43,9 +43,9 @@ def build_workers(temporal: Client, registry: AgentRegistry, models: ModelClient
     """
     client = TurnkeeperClient(temporal, registry, task_queue=settings.task_queue)
     agents = AgentObjects(client, registry)
-    transcripts = TranscriptReader(temporal)
+    transcripts = TranscriptReader(client.requests)
     hooks = HookActivities(agents, transcripts)
-    run_watch = RunWatchActivities(temporal, client)
+    run_watch = RunWatchActivities(client)
     activities: list[Callable[..., Any]] = [
         ModelCallActivities(agents, transcripts, models).call_model,
         ToolCallActivities(agents).call_tool,

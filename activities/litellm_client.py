@@ -1,5 +1,6 @@
 """The only file that imports litellm: calls any provider's models, and custom ones, through it."""
 
+import logging
 import os
 import time
 from collections.abc import Mapping, Sequence
@@ -36,6 +37,8 @@ class LiteLLMClient:
         """Make `custom_models` callable as providers of that name."""
         litellm.telemetry = False
         litellm.suppress_debug_info = True
+        # It logs each call, and at times what the call holds.
+        logging.getLogger("LiteLLM").setLevel(logging.WARNING)
         litellm.custom_provider_map = [
             {"provider": provider, "custom_handler": _CustomProvider(model)}
             for provider, model in custom_models.items()
@@ -65,6 +68,8 @@ class LiteLLMClient:
             )
         except Exception as error:
             raise _failure_of(model, error) from error
+        if not response.choices:
+            raise passing_failure(f"The model {model} answered without a choice.", MODEL_UNAVAILABLE)
         return _reply_of(response)
 
 
@@ -73,10 +78,14 @@ def _reply_of(response: Any) -> ModelReply:
     message = choice.message
     usage = getattr(response, "usage", None)
     return ModelReply(
-        text=message.content or "",
-        reasoning=getattr(message, "reasoning_content", None) or "",
+        text=_repaired(message.content),
+        reasoning=_repaired(getattr(message, "reasoning_content", None)),
         tool_calls=tuple(
-            ModelToolCall(id=call.id or "", name=call.function.name or "", arguments=call.function.arguments or "")
+            ModelToolCall(
+                id=_repaired(call.id),
+                name=_repaired(call.function.name),
+                arguments=_repaired(call.function.arguments),
+            )
             for call in message.tool_calls or ()
         ),
         is_cut_off=choice.finish_reason == "length",
@@ -86,6 +95,11 @@ def _reply_of(response: Any) -> ModelReply:
         ),
         model=response.model,
     )
+
+
+def _repaired(text: str | None) -> str:
+    """Return text without halves of surrogate pairs, which no later border would let pass (field case 33)."""
+    return (text or "").encode(errors="replace").decode()
 
 
 def _failure_of(model: str, error: Exception) -> ApplicationError:
@@ -119,9 +133,14 @@ class _CustomProvider(litellm.CustomLLM):
         self._model = model
 
     async def acompletion(self, *args: Any, **kwargs: Any) -> litellm.ModelResponse:
+        model = kwargs["model"]
         tools = (kwargs.get("optional_params") or {}).get("tools") or []
-        reply = await self._model.complete(kwargs["model"], kwargs["messages"], tools)
-        return _response_of(kwargs["model"], reply)
+        try:
+            reply = await self._model.complete(model, kwargs["messages"], tools)
+        except Exception as error:
+            # Anything else litellm would take for a broken connection, and put a traceback into its text.
+            raise litellm.BadRequestError(f"{type(error).__name__}: {error}", model, "custom") from error
+        return _response_of(model, reply)
 
 
 def _response_of(model: str, reply: CustomModelReply) -> litellm.ModelResponse:

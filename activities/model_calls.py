@@ -16,7 +16,7 @@ from turnkeeper import names
 from turnkeeper.agents import Agent, ChatAgent
 from turnkeeper.chunks import PartsBuilder, StreamError, UIMessageChunk
 from turnkeeper.errors import MODEL_REFUSED, MODEL_UNAVAILABLE, TranscriptUnreadable
-from turnkeeper.messages import Part, ReasoningPart, StepStartPart, TextPart, ToolPart, UIMessage
+from turnkeeper.messages import Part, ReasoningPart, StepStartPart, TextPart, ToolPart, UIMessage, close_open_calls
 from turnkeeper.registry import AgentRegistry
 from turnkeeper.runs import input_preview
 from turnkeeper.steps import (
@@ -32,6 +32,9 @@ from turnkeeper.tools import AgentTool, ArgumentError
 from turnkeeper.wire import WireModel
 
 _CHUNK: TypeAdapter[UIMessageChunk] = TypeAdapter(UIMessageChunk)
+
+UNNAMED = "unnamed"
+"""Stands for the name of a call that a model made without one."""
 
 CUT_OFF = "Your output was cut off by the length limit, so nothing was run. Ask for less at once."
 
@@ -136,10 +139,14 @@ def _calls_of(registry: AgentRegistry, agent: Agent, step: int, reply: ModelRepl
     seen: set[str] = set()
     for position, made in enumerate(reply.tool_calls):
         # Providers leave ids out and use them twice; a transcript in which two calls share one is refused later.
-        call_id = made.id if made.id and made.id not in seen else f"call-{step}-{position}"
+        call_id = made.id or f"call-{step}-{position}"
+        while call_id in seen:
+            call_id = f"{call_id}-{position}"
         seen.add(call_id)
         arguments, dispatch = _dispatch_of(registry, agent, made)
-        part = ToolPart(type=f"tool-{made.name}", tool_call_id=call_id, state="input-available", input=arguments)
+        part = ToolPart(
+            type=f"tool-{made.name or UNNAMED}", tool_call_id=call_id, state="input-available", input=arguments
+        )
         calls.append((part, RefusedDispatch(error=CUT_OFF) if reply.is_cut_off else dispatch))
     return calls
 
@@ -147,11 +154,9 @@ def _calls_of(registry: AgentRegistry, agent: Agent, step: int, reply: ModelRepl
 def _dispatch_of(registry: AgentRegistry, agent: Agent, made: ModelToolCall) -> tuple[JsonValue, Dispatch]:
     """Return a call's arguments, and how it is to be carried out."""
     try:
-        arguments: JsonValue = json.loads(made.arguments) if made.arguments.strip() else {}
-    except json.JSONDecodeError as error:
+        arguments = _decoded(made.arguments)
+    except (RecursionError, ValueError) as error:
         return made.arguments, RefusedDispatch(error=f"The arguments of {made.name} are not JSON: {error}.")
-    if arguments is None:
-        arguments = {}
     tool = agent.tools.get(made.name)
     if tool is None:
         known = ", ".join(agent.tools) or "none"
@@ -163,6 +168,14 @@ def _dispatch_of(registry: AgentRegistry, agent: Agent, made: ModelToolCall) -> 
     except ArgumentError as error:
         return arguments, RefusedDispatch(error=str(error))
     return arguments, FunctionToolDispatch(timeout=tool.timeout, attempts=tool.attempts)
+
+
+def _decoded(text: str) -> JsonValue:
+    """Return arguments from JSON text: nothing is no arguments, and what was encoded twice is decoded twice."""
+    arguments: JsonValue = json.loads(text) if text.strip() else {}
+    if isinstance(arguments, str):
+        arguments = json.loads(arguments)
+    return {} if arguments is None else arguments
 
 
 def _agent_dispatch(registry: AgentRegistry, tool: AgentTool, arguments: JsonValue) -> AgentToolDispatch:
@@ -188,5 +201,5 @@ async def _authored_step(agent: ChatAgent, call: CallModelInput) -> StepResult:
         raise final_failure(
             f"{call.agent_type}.on_chat_message yielded a wrong chunk: {error}", MODEL_REFUSED
         ) from error
-    parts = (StepStartPart(), *builder.parts)
-    return StepResult(message=UIMessage(id=call.message_id, role="assistant", parts=parts))
+    message = UIMessage(id=call.message_id, role="assistant", parts=(StepStartPart(), *builder.parts))
+    return StepResult(message=close_open_calls(message, "The agent ended its turn without a result of this call."))

@@ -1,5 +1,6 @@
 """The transcript as providers take it: the OpenAI chat-completions format, which litellm turns into the others."""
 
+import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -52,7 +53,7 @@ def _steps_of(message: UIMessage) -> Iterator[list[Part]]:
 
 def _step_messages(step: list[Part]) -> Iterator[ProviderMessage]:
     calls = [part for part in step if isinstance(part, ToolPart)]
-    text = "\n".join(part.text for part in step if isinstance(part, TextPart) and part.text)
+    text = "\n".join(part.text for part in step if isinstance(part, TextPart) and part.text.strip())
     if not text and not calls:
         return
     message: ProviderMessage = {"role": "assistant", "content": text or None}
@@ -69,8 +70,13 @@ def _provider_call(call: ToolPart) -> ProviderMessage:
     return {
         "id": call.tool_call_id,
         "type": "function",
-        "function": {"name": call.tool_name, "arguments": compact_json(arguments)},
+        "function": {"name": _provider_name(call.tool_name), "arguments": compact_json(arguments)},
     }
+
+
+def _provider_name(tool_name: str) -> str:
+    """Return a tool's name as a provider accepts it: a model may have made one up that no provider does."""
+    return re.sub(r"[^A-Za-z0-9_-]", "_", tool_name)[:64]
 
 
 def _result_text(call: ToolPart) -> str:

@@ -1,7 +1,6 @@
 """The activities that look at runs and turns from outside."""
 
 from temporalio import activity
-from temporalio.client import Client
 
 from activities.heartbeats import beating
 from turnkeeper import names
@@ -9,14 +8,14 @@ from turnkeeper.client import TurnkeeperClient
 from turnkeeper.errors import Conflict
 from turnkeeper.steps import AttachRunInput, AttachRunResult
 from turnkeeper.turns import TurnResult
+from turnkeeper.workflow_requests import ACTIVITY_QUERY_PATIENCE
 
 
 class RunWatchActivities:
     """Follows runs that the asking workflow did not start, and reads turns that were stopped."""
 
-    def __init__(self, temporal: Client, client: TurnkeeperClient) -> None:
-        """Look through `temporal`, with the rules of `client`."""
-        self._temporal = temporal
+    def __init__(self, client: TurnkeeperClient) -> None:
+        """Look through `client`."""
         self._client = client
 
     @activity.defn(name=names.ATTACH_RUN)
@@ -34,6 +33,7 @@ class RunWatchActivities:
     @activity.defn(name=names.READ_STOPPED_TURN)
     async def read_stopped_turn(self, workflow_id: str) -> TurnResult:
         """Return what a turn that failed, was cancelled or was terminated had added; closed workflows answer too."""
-        handle = self._temporal.get_workflow_handle(workflow_id)
-        result: TurnResult = await handle.query(names.TURN, result_type=TurnResult)
+        result: TurnResult = await self._client.requests.query(
+            workflow_id, names.TURN, TurnResult, patience=ACTIVITY_QUERY_PATIENCE
+        )
         return result

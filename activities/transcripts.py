@@ -5,12 +5,11 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from temporalio.client import Client
-
 from turnkeeper import names
 from turnkeeper.errors import TranscriptUnreadable
 from turnkeeper.messages import UIMessage
 from turnkeeper.turns import MessagesInput, MessagesPage, TranscriptRef
+from turnkeeper.workflow_requests import ACTIVITY_QUERY_PATIENCE, WorkflowRequests
 
 CACHE_BYTES = 64 * 1024 * 1024
 """Transcript text that one worker process keeps."""
@@ -32,9 +31,9 @@ class TranscriptReader:
     out of the cache.
     """
 
-    def __init__(self, client: Client, cache_bytes: int = CACHE_BYTES) -> None:
-        """Read through `client` and keep up to `cache_bytes` of messages."""
-        self._client = client
+    def __init__(self, requests: WorkflowRequests, cache_bytes: int = CACHE_BYTES) -> None:
+        """Read through `requests` and keep up to `cache_bytes` of messages."""
+        self._requests = requests
         self._cache_bytes = cache_bytes
         self._prefixes: OrderedDict[_Key, _Prefix] = OrderedDict()
 
@@ -43,6 +42,8 @@ class TranscriptReader:
 
         Raises:
             TranscriptUnreadable: a workflow holds fewer messages than the reference says.
+            NotFound: there is no such workflow.
+            Unavailable: no worker answered.
         """
         messages: list[UIMessage] = []
         for ref in refs:
@@ -63,13 +64,14 @@ class TranscriptReader:
                 # What lies past the reference may still change: the open step of a turn, for one.
                 fixed = page.messages[: ref.length - len(prefix.messages)]
                 prefix.messages.extend(fixed)
-                prefix.size += sum(len(message.model_dump_json()) for message in fixed)
+                prefix.size += sum(len(message.model_dump_json().encode()) for message in fixed)
         self._evict()
         return prefix.messages[: ref.length]
 
     async def _query(self, workflow_id: str, after: int) -> MessagesPage:
-        handle = self._client.get_workflow_handle(workflow_id)
-        page: MessagesPage = await handle.query(names.MESSAGES, MessagesInput(after=after), result_type=MessagesPage)
+        page: MessagesPage = await self._requests.query(
+            workflow_id, names.MESSAGES, MessagesPage, MessagesInput(after=after), patience=ACTIVITY_QUERY_PATIENCE
+        )
         return page
 
     def _evict(self) -> None:

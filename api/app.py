@@ -38,6 +38,7 @@ def create_app(
         title="Turnkeeper",
         description="Agents as tools, durable, on Temporal.",
         lifespan=lifespan,
+        redirect_slashes=False,
     )
     app.add_middleware(BodyLimit)
     install_error_handlers(app)

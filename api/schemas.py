@@ -2,7 +2,7 @@
 
 from typing import Annotated, Literal
 
-from pydantic import AwareDatetime, Field, JsonValue, StringConstraints
+from pydantic import AwareDatetime, Discriminator, Field, JsonValue, StringConstraints, Tag
 
 from turnkeeper.messages import FilePart, TextPart, UIMessage
 from turnkeeper.runs import AgentToolRunInfo, Display
@@ -26,10 +26,16 @@ class UserMessage(RequestModel):
     metadata: dict[str, JsonValue] | None = None
 
 
+def _message_form(message: object) -> str:
+    return "parts" if isinstance(message, dict | UserMessage) else "text"
+
+
 class SubmitTurn(RequestModel):
     """A message for an agent instance."""
 
-    message: NonBlank | UserMessage
+    message: Annotated[
+        Annotated[NonBlank, Tag("text")] | Annotated[UserMessage, Tag("parts")], Discriminator(_message_form)
+    ]
     """Text, or a message in parts."""
 
 

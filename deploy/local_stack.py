@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import sys
+import time
 from asyncio.subprocess import Process
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -58,7 +59,7 @@ async def local_stack(settings: Settings) -> AsyncIterator[LocalStack]:
         DevServerError: a port is taken.
     """
     up_file = settings.data_dir / "up.json"
-    _clear_leftovers(up_file)
+    await asyncio.to_thread(_clear_leftovers, up_file)
     check_port(settings.api_port)
     async with dev_server(
         ROOT / "temporal-dev.yaml",
@@ -66,7 +67,12 @@ async def local_stack(settings: Settings) -> AsyncIterator[LocalStack]:
         ui_port=settings.temporal_ui_port,
         database=settings.data_dir / "temporal.db",
     ) as server:
-        parts = {"worker": await _spawn(server, "worker.py"), "api": await _spawn(server, "-m", "api")}
+        logs = settings.data_dir / "logs"
+        logs.mkdir(parents=True, exist_ok=True)
+        parts = {
+            "worker": await _spawn(server, logs / "worker.log", "worker.py"),
+            "api": await _spawn(server, logs / "api.log", "-m", "api"),
+        }
         stack = LocalStack(
             api_url=f"http://{settings.api_host}:{settings.api_port}",
             temporal_address=server.address,
@@ -75,7 +81,7 @@ async def local_stack(settings: Settings) -> AsyncIterator[LocalStack]:
             parts=parts,
         )
         try:
-            await _wait_until_ready(stack)
+            await _wait_until_ready(stack, logs)
             _write(up_file, stack)
             yield stack
         finally:
@@ -83,18 +89,21 @@ async def local_stack(settings: Settings) -> AsyncIterator[LocalStack]:
             await asyncio.gather(*(_stop(part) for part in parts.values()))
 
 
-async def _spawn(server: DevServer, *arguments: str) -> Process:
-    return await asyncio.create_subprocess_exec(
-        sys.executable,
-        *arguments,
-        cwd=ROOT,
-        env={**os.environ, "TEMPORAL_ADDRESS": server.address},
-        # Ctrl-C goes to the stack alone, which stops its parts in order.
-        start_new_session=True,
-    )
+async def _spawn(server: DevServer, log: Path, *arguments: str) -> Process:
+    with log.open("wb") as output:
+        return await asyncio.create_subprocess_exec(
+            sys.executable,
+            *arguments,
+            cwd=ROOT,
+            env={**os.environ, "TEMPORAL_ADDRESS": server.address},
+            stdout=output,
+            stderr=asyncio.subprocess.STDOUT,
+            # Ctrl-C goes to the stack alone, which stops its parts in order.
+            start_new_session=True,
+        )
 
 
-async def _wait_until_ready(stack: LocalStack) -> None:
+async def _wait_until_ready(stack: LocalStack, logs: Path) -> None:
     failure = asyncio.create_task(stack.wait_for_failure())
     ready = asyncio.create_task(_poll_until_ready(stack.api_url))
     done, _ = await asyncio.wait(
@@ -103,9 +112,10 @@ async def _wait_until_ready(stack: LocalStack) -> None:
     failure.cancel()
     ready.cancel()
     if failure in done:
-        raise StackError(f"the {failure.result()} ended while it was starting; its own message is above")
+        last_words = (logs / f"{failure.result()}.log").read_text()[-2_000:]
+        raise StackError(f"the {failure.result()} ended while it was starting:\n{last_words}")
     if ready not in done:
-        raise StackError(f"the stack was not ready within {READY_PATIENCE.total_seconds():.0f} s")
+        raise StackError(f"the stack was not ready within {READY_PATIENCE.total_seconds():.0f} s; see {logs}")
 
 
 async def _poll_until_ready(api_url: str) -> None:
@@ -155,6 +165,8 @@ def _clear_leftovers(up_file: Path) -> None:
     for pid in ours.values():
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
+    while any(_is_ours(pid) for pid in ours.values()):
+        time.sleep(0.05)  # A killed process keeps its ports until the kernel has let go of it.
     up_file.unlink()
 
 
@@ -176,6 +188,7 @@ async def main() -> int:
         async with local_stack(Settings()) as stack:
             print(f"API          {stack.api_url}  (documentation at /docs)")
             print(f"Temporal UI  {stack.temporal_ui_url}")
+            print(f"Logs         {Settings().data_dir / 'logs'}")
             print("Ctrl-C stops everything.", flush=True)
             return await run_until(stack, stop)
     except TurnkeeperError as error:

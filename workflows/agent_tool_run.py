@@ -9,12 +9,12 @@ from temporalio.exceptions import ApplicationError, FailureError, is_cancelled_e
 
 from turnkeeper import names
 from turnkeeper.messages import UIMessage, last_assistant_text, user_message
-from turnkeeper.outcomes import error_result, failure_from_result
+from turnkeeper.outcomes import error_result, failure_from_result, failure_text
 from turnkeeper.runs import AgentToolResult, AgentToolRunInspection, default_summary, input_text
 from turnkeeper.search_attributes import outcome_update
 from turnkeeper.turns import LoopState, RunFinished, RunInput
-from workflows.dispatch import call_hook
 from workflows.loop import ModelToolLoop
+from workflows.run_starts import call_hook
 
 
 @workflow.defn(name=names.AGENT_TOOL_RUN)
@@ -86,7 +86,7 @@ class AgentToolRun(ModelToolLoop):
         except (FailureError, asyncio.CancelledError) as error:
             if is_cancelled_exception(error):
                 return self._aborted()
-            return self._error(str(error.cause or error) if isinstance(error, FailureError) else str(error))
+            return self._error(failure_text(error))
 
     async def _first_message(self) -> UIMessage:
         if "format_agent_tool_input" not in self._profile.hooks:

@@ -9,6 +9,7 @@ from temporalio.exceptions import ActivityError, is_cancelled_exception
 from activities.model_calls import ModelCallActivities
 from turnkeeper import names
 from turnkeeper.messages import UIMessage, close_open_calls, settle_calls
+from turnkeeper.outcomes import failure_text
 from turnkeeper.runs import AgentToolRunInfo
 from turnkeeper.steps import CallModelInput, StepResult
 from turnkeeper.turns import (
@@ -22,8 +23,10 @@ from turnkeeper.turns import (
     TranscriptRef,
 )
 from workflows import options
-from workflows.dispatch import AwaitedRuns, Dispatcher, carry_out
+from workflows.awaited_runs import AwaitedRuns
+from workflows.dispatch import carry_out
 from workflows.message_pages import MessageLog
+from workflows.run_starts import Dispatcher
 
 LEFT_BEHIND = "the turn ended"
 
@@ -103,7 +106,7 @@ class ModelToolLoop:
         except ActivityError as error:
             if is_cancelled_exception(error):
                 raise asyncio.CancelledError from error
-            return LoopEnd(error=str(error.cause or error))
+            return LoopEnd(error=failure_text(error))
         finally:
             self._close_open_step()
             await self._runs.cancel_all(workflow.cancellation_reason() or LEFT_BEHIND)

@@ -31,7 +31,7 @@ class MessageLog:
     def append(self, message: UIMessage) -> None:
         """Add a message at the end."""
         self._messages.append(message)
-        self._sizes.append(len(message.model_dump_json()))
+        self._sizes.append(len(message.model_dump_json().encode()))
 
     def clear(self) -> None:
         """Remove all messages."""

@@ -97,19 +97,21 @@ class RunRegistry:
             completed_at=None if refusal is None else now,
             error=None if refusal is None else refusal.error,
         )
+        self._records.pop(request.run_id, None)
         self._records[request.run_id] = RunRecord(
             info=info, input_digest=input_digest(request.input), result=refusal, refused=refusal is not None
         )
         return refusal
 
     def mark_running(self, run_id: str) -> None:
-        """Note that a run has started."""
-        self._update(run_id, status="running")
+        """Note that a run has started; its end may already be known, for a signal overtakes a child's start."""
+        if self.is_starting(run_id):
+            self._update(run_id, status="running")
 
     def mark_ended(self, result: AgentToolResult, now: datetime) -> None:
-        """Note how a run ended."""
+        """Note how a run ended; only an `interrupted` may be replaced (DI-24)."""
         record = self._records.get(result.run_id)
-        if record is None:
+        if record is None or record.info.status in ("completed", "error", "aborted"):
             return
         self._update(
             result.run_id,

@@ -10,6 +10,7 @@ from temporalio.exceptions import ActivityError, ChildWorkflowError, is_cancelle
 from activities.run_watch import RunWatchActivities
 from turnkeeper import names
 from turnkeeper.messages import UIMessage, close_open_calls
+from turnkeeper.outcomes import failure_text
 from turnkeeper.runs import AgentToolRunInfo
 from turnkeeper.search_attributes import instance_attributes
 from turnkeeper.turns import (
@@ -32,8 +33,8 @@ from turnkeeper.turns import (
     TurnStatus,
 )
 from workflows import options
-from workflows.dispatch import Dispatcher, announce_end
 from workflows.message_pages import MessageLog
+from workflows.run_starts import Dispatcher, announce_end
 from workflows.session_runs import SessionRuns
 from workflows.turn_ledger import TurnLedger
 
@@ -52,7 +53,7 @@ class AgentSession:
         self._profile = session.profile
         self._log = MessageLog(session.messages)
         self._inbox = deque(session.queue)
-        self._turns = TurnLedger(session.turns, session.known_submissions, session.turns_submitted)
+        self._turns = TurnLedger(session.turns, session.turns_submitted)
         self._runs = SessionRuns(self._dispatcher(), session.runs)
         self._active: workflow.ChildWorkflowHandle[Any, TurnResult] | None = None
         self._cancel_reasons: dict[str, str] = {}
@@ -176,7 +177,7 @@ class AgentSession:
             self._add(await self._read_stopped(work.turn_id))
             if is_cancelled_exception(failure):
                 return "aborted", self._cancel_reasons.get(work.turn_id, "cancelled")
-            return "error", str(failure.cause or failure)
+            return "error", failure_text(failure)
         return "completed", None
 
     async def _start_turn(self, work: QueuedTurn) -> workflow.ChildWorkflowHandle[Any, TurnResult]:
@@ -215,7 +216,7 @@ class AgentSession:
         except ActivityError as error:
             if is_cancelled_exception(error):
                 raise
-            workflow.logger.error("turn %s left nothing that can be read: %s", turn_id, error.cause)
+            workflow.logger.error("turn %s left nothing that can be read: %s", turn_id, failure_text(error))
             return TurnResult(message=None)
         if result.message is None:
             return result
@@ -243,8 +244,7 @@ class AgentSession:
             turns_submitted=self._turns.submitted,
             messages=self._log.messages,
             queue=tuple(self._inbox),
-            turns=self._turns.latest,
-            known_submissions=self._turns.known,
+            turns=self._turns.records,
             runs=self._runs.registry.records,
         )
 

@@ -1,14 +1,14 @@
 """The agent-tool runs that a session dispatched itself: they outlive its continue-as-new and report by signal."""
 
 from temporalio import workflow
-from temporalio.exceptions import ActivityError, ApplicationError, FailureError, WorkflowAlreadyStartedError
+from temporalio.exceptions import ApplicationError, FailureError, WorkflowAlreadyStartedError
 
 from turnkeeper import names
-from turnkeeper.outcomes import error_result
+from turnkeeper.outcomes import error_result, failure_text
 from turnkeeper.runs import AgentToolResult
 from turnkeeper.turns import DispatchRunInput, RunFinished, RunRecord
-from workflows.dispatch import Dispatcher, call_hook, start_run
 from workflows.run_registry import RunRegistry
+from workflows.run_starts import Dispatcher, call_hook, start_run
 
 
 class SessionRuns:
@@ -62,6 +62,5 @@ class SessionRuns:
             # A turn of this instance dispatched it, and keeps its row. Whoever asked follows it by its id.
             self.registry.forget(request.run_id)
         except FailureError as error:
-            cause = error.cause if isinstance(error, ActivityError) else error
-            result = error_result(request.run_id, request.profile.agent_type, str(cause))
+            result = error_result(request.run_id, request.profile.agent_type, failure_text(error))
             self.registry.mark_ended(result, workflow.now())

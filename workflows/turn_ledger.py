@@ -4,43 +4,41 @@ from collections.abc import Iterable
 from datetime import datetime
 
 from turnkeeper.errors import Conflict, NotFound
-from turnkeeper.turns import KnownSubmission, TurnInfo, TurnStatus
+from turnkeeper.turns import TurnInfo, TurnRecord, TurnStatus
 
-REMEMBERED_TURNS = 200
-"""Turns that are listed; older ones are still in Temporal under their ids."""
-
-REMEMBERED_SUBMISSIONS = 1_000
-"""Submission ids that are recognised when they come again."""
+REMEMBERED_TURNS = 500
+"""Turns that are listed, and whose submissions are recognised when they come again; older ones are in Temporal only."""
 
 
 class TurnLedger:
     """Turns by id, oldest first; bounded, so that a session's state does not grow with its age."""
 
-    def __init__(self, turns: Iterable[TurnInfo], known: Iterable[KnownSubmission], submitted: int) -> None:
+    def __init__(self, records: Iterable[TurnRecord], submitted: int) -> None:
         """Begin with what an earlier execution remembered."""
-        self._turns = {turn.turn_id: turn for turn in turns}
-        self._known = {submission.submission_id: submission for submission in known}
+        self._records = {record.info.turn_id: record for record in records}
+        self._by_submission = {record.info.submission_id: record.info.turn_id for record in self._records.values()}
         self.submitted = submitted
         """How many turns were ever submitted; the last turn's id."""
 
     @property
-    def latest(self) -> tuple[TurnInfo, ...]:
-        """The remembered turns."""
-        return tuple(self._turns.values())
+    def records(self) -> tuple[TurnRecord, ...]:
+        """What a continue-as-new carries."""
+        return tuple(self._records.values())
 
     @property
-    def known(self) -> tuple[KnownSubmission, ...]:
-        """The remembered submissions."""
-        return tuple(self._known.values())
+    def latest(self) -> tuple[TurnInfo, ...]:
+        """The remembered turns."""
+        return tuple(record.info for record in self._records.values())
 
     @property
     def active_turn_id(self) -> str | None:
         """The turn that is going on, if one is."""
-        return next((turn.turn_id for turn in self._turns.values() if turn.status == "running"), None)
+        return next((turn.turn_id for turn in self.latest if turn.status == "running"), None)
 
     def lookup(self, turn_id: str) -> TurnInfo | None:
         """Return a turn, or None if it is unknown or forgotten."""
-        return self._turns.get(turn_id)
+        record = self._records.get(turn_id)
+        return record.info if record else None
 
     def get(self, turn_id: str) -> TurnInfo:
         """Return a turn.
@@ -48,7 +46,7 @@ class TurnLedger:
         Raises:
             NotFound: it is unknown or forgotten.
         """
-        turn = self._turns.get(turn_id)
+        turn = self.lookup(turn_id)
         if turn is None:
             raise NotFound(f"this instance has no turn {turn_id!r} among its latest {REMEMBERED_TURNS}")
         return turn
@@ -59,14 +57,14 @@ class TurnLedger:
         Raises:
             Conflict: it was.
         """
-        known = self._known.get(submission_id)
-        if known is not None and known.digest != digest:
-            raise Conflict(f"the submission id {submission_id!r} was used for another message (turn {known.turn_id})")
+        turn_id = self._by_submission.get(submission_id)
+        if turn_id is not None and self._records[turn_id].digest != digest:
+            raise Conflict(f"the submission id {submission_id!r} was used for another message (turn {turn_id})")
 
     def find(self, submission_id: str) -> TurnInfo | None:
         """Return the turn that a submission became, or None if it is new."""
-        known = self._known.get(submission_id)
-        return self._turns.get(known.turn_id) if known else None
+        turn_id = self._by_submission.get(submission_id)
+        return self._records[turn_id].info if turn_id is not None else None
 
     def add(self, submission_id: str, digest: str, message_id: str, now: datetime) -> TurnInfo:
         """Give a new submission the next turn id."""
@@ -78,8 +76,8 @@ class TurnLedger:
             status="queued",
             submitted_at=now,
         )
-        self._turns[turn.turn_id] = turn
-        self._known[submission_id] = KnownSubmission(submission_id=submission_id, turn_id=turn.turn_id, digest=digest)
+        self._records[turn.turn_id] = TurnRecord(info=turn, digest=digest)
+        self._by_submission[submission_id] = turn.turn_id
         self._forget_oldest()
         return turn
 
@@ -92,12 +90,13 @@ class TurnLedger:
         return self._update(turn_id, status=status, error=error, completed_at=now)
 
     def _update(self, turn_id: str, **changes: object) -> TurnInfo:
-        self._turns[turn_id] = self._turns[turn_id].model_copy(update=changes)
-        return self._turns[turn_id]
+        record = self._records[turn_id]
+        info = record.info.model_copy(update=changes)
+        self._records[turn_id] = record.model_copy(update={"info": info})
+        return info
 
     def _forget_oldest(self) -> None:
-        ended = [turn_id for turn_id, turn in self._turns.items() if turn.completed_at is not None]
-        for turn_id in ended[: max(0, len(self._turns) - REMEMBERED_TURNS)]:
-            del self._turns[turn_id]
-        for submission_id in list(self._known)[: max(0, len(self._known) - REMEMBERED_SUBMISSIONS)]:
-            del self._known[submission_id]
+        ended = [turn for turn in self.latest if turn.completed_at is not None]
+        for turn in ended[: max(0, len(self._records) - REMEMBERED_TURNS)]:
+            del self._records[turn.turn_id]
+            del self._by_submission[turn.submission_id]

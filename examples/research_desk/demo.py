@@ -47,30 +47,41 @@ class Timeline:
         line.truncate(WIDTH, overflow="ellipsis")
         self._console.print(line)
 
-    def tell_message(self, who: str, message: Json, *, key: str, depth: int) -> None:
-        """Print the tool calls and results of a message."""
-        for part in message["parts"]:
-            if not part["type"].startswith("tool-"):
-                continue
-            name, call = part["type"].removeprefix("tool-"), f"{key}/{part['toolCallId']}"
+    def tell_calls(self, who: str, message: Json, *, key: str, depth: int = 0) -> None:
+        """Print the tool calls of a message."""
+        for name, part in _tool_parts(message):
             arguments = ", ".join(f"{field}={value!r}" for field, value in (part["input"] or {}).items())
-            self.tell(who, f"calls {name}({arguments})", key=f"{call}/call", depth=depth)
+            self.tell(who, f"calls {name}({arguments})", key=f"{key}/{part['toolCallId']}/call", depth=depth)
+
+    def tell_results(self, who: str, message: Json, *, key: str, depth: int = 0) -> None:
+        """Print how the tool calls of a message ended."""
+        for name, part in _tool_parts(message):
+            end = f"{key}/{part['toolCallId']}/end"
             if part["state"] == "output-error":
-                self.tell(who, f"{name} failed: {part['errorText']}", key=f"{call}/end", depth=depth, style="red")
+                self.tell(who, f"{name} failed: {part['errorText']}", key=end, depth=depth, style="red")
             elif part["state"] == "output-available":
-                self.tell(who, f"{name} answered", key=f"{call}/end", depth=depth, style="green")
+                self.tell(who, f"{name} answered", key=end, depth=depth, style="green")
+
+
+def _tool_parts(message: Json) -> list[tuple[str, Json]]:
+    parts = [part for part in message["parts"] if part["type"].startswith("tool-")]
+    return [(part["type"].removeprefix("tool-"), part) for part in parts]
 
 
 async def watch(api: httpx.AsyncClient, turn: Json, timeline: Timeline) -> Json:
     """Print a turn and its runs as they go on; returns the turn when it has ended."""
     while True:
         current: Json = (await api.get(turn["url"])).json()
-        timeline.tell("Assistant", f"turn {current['turnId']} is {current['status']}", key=current["status"])
-        if current.get("message"):
-            timeline.tell_message("Assistant", current["message"], key="turn", depth=0)
+        message = current.get("message") or {"parts": []}
+        has_ended = current["status"] in END_STATUSES
+        if not has_ended:
+            timeline.tell("Assistant", f"turn {current['turnId']} is {current['status']}", key=current["status"])
+        timeline.tell_calls("Assistant", message, key="turn")
         for run in await runs_of(api, current):
             await watch_run(api, run, timeline)
-        if current["status"] in END_STATUSES:
+        timeline.tell_results("Assistant", message, key="turn")
+        if has_ended:
+            timeline.tell("Assistant", f"turn {current['turnId']} is {current['status']}", key=current["status"])
             return current
         await asyncio.sleep(0.1)
 
@@ -78,11 +89,12 @@ async def watch(api: httpx.AsyncClient, turn: Json, timeline: Timeline) -> Json:
 async def watch_run(api: httpx.AsyncClient, run: Json, timeline: Timeline) -> None:
     """Print what is new about one run."""
     run_id = run["runId"]
-    who = f"{run.get('display', {}).get('name') or run['agentType']} {run_id}"
+    who = f"{run.get('display', {}).get('name') or run['agentType']} {run['displayOrder'] + 1}"
     timeline.tell(who, f"starts on {run.get('inputPreview', '')}", key=run_id, depth=1)
     answer = await api.get(f"{run['url']}/messages")
     for message in answer.json() if answer.status_code == httpx.codes.OK else []:
-        timeline.tell_message(who, message, key=run_id, depth=1)
+        timeline.tell_calls(who, message, key=run_id, depth=1)
+        timeline.tell_results(who, message, key=run_id, depth=1)
     if run["status"] in (*END_STATUSES, "interrupted"):
         said = run.get("summary") or run.get("error") or ""
         style = "green" if run["status"] == "completed" else "red"
@@ -90,10 +102,10 @@ async def watch_run(api: httpx.AsyncClient, run: Json, timeline: Timeline) -> No
 
 
 async def runs_of(api: httpx.AsyncClient, turn: Json) -> list[Json]:
-    """Return the runs that a turn dispatched."""
+    """Return the runs that a turn dispatched, in the order in which they are to be shown."""
     runs: list[Json] = (await api.get(f"{INSTANCE}/runs")).json()
     begun = turn.get("startedAt", "")
-    return [run for run in runs if run["startedAt"] >= begun]
+    return sorted((run for run in runs if run["startedAt"] >= begun), key=lambda run: int(run["displayOrder"]))
 
 
 def ui_link(stack: LocalStack, workflow_id: str) -> str:

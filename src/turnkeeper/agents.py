@@ -127,6 +127,8 @@ class Agent:
             raise AgentDefinitionError(
                 f"the agent type {cls.agent_type!r} is part of URLs: use 1 to 128 of A-Z a-z 0-9 . _ ~ -"
             )
+        if cls.max_steps < 1:
+            raise AgentDefinitionError(f"{cls.__name__}.max_steps is {cls.max_steps}; a turn needs at least one step")
         cls.tools = _collect_tools(cls)
 
     @property
@@ -185,7 +187,7 @@ class Agent:
             InvalidRequest: the run id is malformed or the agent is not registered.
             TooLarge: the input is over its limit.
         """
-        value = input.model_dump(mode="json") if isinstance(input, BaseModel) else input
+        value = input.model_dump(mode="json", by_alias=True) if isinstance(input, BaseModel) else input
         return await self._runtime.run_agent_tool(
             agent, value, run_id=run_id, input_preview=input_preview, display_order=display_order, display=display
         )

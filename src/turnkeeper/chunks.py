@@ -139,12 +139,13 @@ class PartsBuilder:
 
     def __init__(self) -> None:
         """Begin without parts."""
-        self._parts: dict[str, Part] = {}
+        self._parts: list[Part] = []
+        self._places: dict[str, int] = {}
 
     @property
     def parts(self) -> tuple[Part, ...]:
         """The parts so far."""
-        return tuple(self._parts.values())
+        return tuple(self._parts)
 
     def add(self, chunk: UIMessageChunk) -> None:
         """Take one chunk.
@@ -155,45 +156,56 @@ class PartsBuilder:
         """
         match chunk:
             case TextStart(id=part_id):
-                self._parts[f"text/{part_id}"] = TextPart(text="")
+                self._begin(f"text/{part_id}", TextPart(text=""))
             case ReasoningStart(id=part_id):
-                self._parts[f"reasoning/{part_id}"] = ReasoningPart(text="")
+                self._begin(f"reasoning/{part_id}", ReasoningPart(text=""))
             case TextDelta(id=part_id, delta=delta):
                 self._extend(f"text/{part_id}", delta)
             case ReasoningDelta(id=part_id, delta=delta):
                 self._extend(f"reasoning/{part_id}", delta)
-            case TextEnd() | ReasoningEnd():
-                pass
+            case TextEnd(id=part_id):
+                self._place(f"text/{part_id}")
+            case ReasoningEnd(id=part_id):
+                self._place(f"reasoning/{part_id}")
             case ToolInputAvailable():
-                self._parts[f"tool/{chunk.tool_call_id}"] = ToolPart(
-                    type=f"tool-{chunk.tool_name}",
-                    tool_call_id=chunk.tool_call_id,
-                    state="input-available",
-                    input=chunk.input,
-                )
+                self._begin(f"tool/{chunk.tool_call_id}", _tool_part(chunk))
             case ToolOutputAvailable():
                 self._settle(chunk.tool_call_id, {"state": "output-available", "output": chunk.output})
             case ToolOutputError():
                 self._settle(chunk.tool_call_id, {"state": "output-error", "error_text": chunk.error_text})
             case SourceUrl():
-                self._parts[f"source/{chunk.source_id}"] = SourceUrlPart(
-                    source_id=chunk.source_id, url=chunk.url, title=chunk.title
-                )
+                self._parts.append(SourceUrlPart(source_id=chunk.source_id, url=chunk.url, title=chunk.title))
             case File():
-                self._parts[f"file/{len(self._parts)}"] = FilePart(url=chunk.url, media_type=chunk.media_type)
+                self._parts.append(FilePart(url=chunk.url, media_type=chunk.media_type))
             case Error(error_text=text):
                 raise StreamError(text)
             case _:
                 assert_never(chunk)
 
+    def _begin(self, key: str, part: Part) -> None:
+        self._places[key] = len(self._parts)
+        self._parts.append(part)
+
+    def _place(self, key: str) -> int:
+        if key not in self._places:
+            raise ValueError(f"a chunk came for {key}, which was never started")
+        return self._places[key]
+
     def _extend(self, key: str, delta: str) -> None:
-        part = self._parts.get(key)
-        if not isinstance(part, TextPart | ReasoningPart):
-            raise ValueError(f"a delta came for {key}, which was never started")
-        self._parts[key] = part.model_copy(update={"text": part.text + delta})
+        place = self._place(key)
+        part = self._parts[place]
+        assert isinstance(part, TextPart | ReasoningPart)
+        self._parts[place] = part.model_copy(update={"text": part.text + delta})
 
     def _settle(self, tool_call_id: str, update: dict[str, JsonValue]) -> None:
-        part = self._parts.get(f"tool/{tool_call_id}")
-        if not isinstance(part, ToolPart):
-            raise ValueError(f"a result came for the tool call {tool_call_id}, which was never started")
-        self._parts[f"tool/{tool_call_id}"] = part.model_copy(update=update)
+        place = self._place(f"tool/{tool_call_id}")
+        self._parts[place] = self._parts[place].model_copy(update=update)
+
+
+def _tool_part(chunk: ToolInputAvailable) -> ToolPart:
+    return ToolPart(
+        type=f"tool-{chunk.tool_name}",
+        tool_call_id=chunk.tool_call_id,
+        state="input-available",
+        input=chunk.input,
+    )

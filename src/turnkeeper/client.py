@@ -1,7 +1,7 @@
 """The client: submits messages to agent instances and reads what became of them."""
 
 import asyncio
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from uuid import uuid4
 
 from temporalio.api.enums.v1 import TaskQueueType
@@ -37,6 +37,9 @@ _TURN_STATUSES: dict[WorkflowExecutionStatus | None, TurnStatus] = {
 
 DESCRIBE_PATIENCE = timedelta(seconds=2)
 
+POLLER_SILENCE = timedelta(seconds=75)
+"""Temporal lists a poller for five minutes; one that is alive polls anew every minute."""
+
 
 class TurnkeeperClient:
     """Speaks to sessions, turns and runs by their registered names; any process with a Temporal client may have one."""
@@ -57,11 +60,11 @@ class TurnkeeperClient:
             task_queue: where the workflows run.
             tenant: whose instances they are.
         """
-        self._requests = WorkflowRequests(temporal, task_queue)
+        self.requests = WorkflowRequests(temporal, task_queue)
         self._task_queue = task_queue
         self._tenant = tenant
         self.registry = registry
-        self.runs = RunClient(self._requests)
+        self.runs = RunClient(self.requests)
 
     def session_id(self, agent_type: str, name: str) -> str:
         """Return the workflow id of an instance's session."""
@@ -92,7 +95,7 @@ class TurnkeeperClient:
         # Temporal answers an update id that it knows without asking the workflow, so another message needs another id.
         update_id = f"submit-{request.submission_id}-{input_digest(message.text)}"
         session_id = self.session_id(agent_type, name)
-        return await self._requests.update_session(session_id, profile, names.SUBMIT, request, TurnInfo, update_id)
+        return await self.requests.update_session(session_id, profile, names.SUBMIT, request, TurnInfo, update_id)
 
     async def snapshot(self, agent_type: str, name: str) -> SessionSnapshot:
         """Return how an instance stands.
@@ -102,7 +105,7 @@ class TurnkeeperClient:
             Unavailable: no worker answered.
         """
         session_id = self.session_id(agent_type, name)
-        snapshot: SessionSnapshot = await self._requests.query(session_id, names.SNAPSHOT, SessionSnapshot)
+        snapshot: SessionSnapshot = await self.requests.query(session_id, names.SNAPSHOT, SessionSnapshot)
         return snapshot
 
     async def turn(self, agent_type: str, name: str, turn_id: str) -> TurnInfo:
@@ -113,7 +116,7 @@ class TurnkeeperClient:
             Unavailable: no worker answered.
         """
         session_id = self.session_id(agent_type, name)
-        turn: TurnInfo | None = await self._requests.query(session_id, names.TURN, TurnInfo, turn_id)
+        turn: TurnInfo | None = await self.requests.query(session_id, names.TURN, TurnInfo, turn_id)
         if turn is None:
             raise NotFound(f"there is no turn {turn_id!r} among the latest")
         return turn
@@ -126,7 +129,7 @@ class TurnkeeperClient:
             Unavailable: Temporal does not answer.
         """
         workflow_id = names.turn_workflow_id(self.session_id(agent_type, name), turn_id)
-        return _TURN_STATUSES.get((await self._requests.describe(workflow_id)).status, "error")
+        return _TURN_STATUSES.get((await self.requests.describe(workflow_id)).status, "error")
 
     async def answer(self, agent_type: str, name: str, turn_id: str) -> UIMessage | None:
         """Return what the assistant has written in a turn so far, or None if nothing.
@@ -136,7 +139,7 @@ class TurnkeeperClient:
         """
         workflow_id = names.turn_workflow_id(self.session_id(agent_type, name), turn_id)
         try:
-            result: TurnResult = await self._requests.query(workflow_id, names.TURN, TurnResult)
+            result: TurnResult = await self.requests.query(workflow_id, names.TURN, TurnResult)
         except NotFound:
             return None  # It has not begun.
         return result.message
@@ -148,7 +151,7 @@ class TurnkeeperClient:
             NotFound: no such turn.
         """
         workflow_id = names.turn_workflow_id(self.session_id(agent_type, name), turn_id)
-        turn_workflow = self._requests.temporal.get_workflow_handle(workflow_id)
+        turn_workflow = self.requests.temporal.get_workflow_handle(workflow_id)
         pause = 0.01
         while True:
             try:
@@ -172,7 +175,7 @@ class TurnkeeperClient:
         """
         session_id = self.session_id(agent_type, name)
         request = CancelTurnInput(turn_id=turn_id, reason=reason)
-        return await self._requests.update(session_id, names.CANCEL_TURN, request, TurnInfo)
+        return await self.requests.update(session_id, names.CANCEL_TURN, request, TurnInfo)
 
     async def messages(self, agent_type: str, name: str) -> list[UIMessage]:
         """Return an instance's transcript; a turn that is going on adds its message when it ends.
@@ -181,7 +184,7 @@ class TurnkeeperClient:
             NotFound: no such instance.
             Unavailable: no worker answered.
         """
-        return await self._requests.messages(self.session_id(agent_type, name))
+        return await self.requests.messages(self.session_id(agent_type, name))
 
     async def has_worker(self) -> bool:
         """Tell whether a worker polls the task queue of the workflows.
@@ -189,7 +192,7 @@ class TurnkeeperClient:
         Raises:
             Unavailable: Temporal itself does not answer.
         """
-        temporal = self._requests.temporal
+        temporal = self.requests.temporal
         request = DescribeTaskQueueRequest(
             namespace=temporal.namespace,
             task_queue=TaskQueue(name=self._task_queue),
@@ -199,4 +202,5 @@ class TurnkeeperClient:
             answer = await temporal.workflow_service.describe_task_queue(request, timeout=DESCRIBE_PATIENCE)
         except RPCError as error:
             raise Unavailable(f"Temporal does not answer: {error.message}") from error
-        return bool(answer.pollers)
+        oldest = datetime.now(UTC) - POLLER_SILENCE
+        return any(poller.last_access_time.ToDatetime(UTC) > oldest for poller in answer.pollers)

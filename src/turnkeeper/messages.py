@@ -153,9 +153,11 @@ def user_message(message_id: str, text: str) -> UIMessage:
 
 
 def settle_calls(message: UIMessage, results: Sequence[ToolPart]) -> UIMessage:
-    """Return `message` with its tool calls replaced by `results`, which are matched by position."""
+    """Return `message` with its open tool calls replaced by `results`, which are in the same order."""
     remaining = iter(results)
-    parts = tuple(next(remaining) if isinstance(part, ToolPart) else part for part in message.parts)
+    parts = tuple(
+        next(remaining, part) if isinstance(part, ToolPart) and not part.is_settled else part for part in message.parts
+    )
     return message.model_copy(update={"parts": parts})
 
 

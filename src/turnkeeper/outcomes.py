@@ -1,9 +1,9 @@
 """How the end of a run is written into a Temporal failure, and read from one."""
 
-from temporalio.exceptions import ApplicationError, CancelledError, TerminatedError
+from temporalio.exceptions import ApplicationError, CancelledError, FailureError, TerminatedError
 
 from turnkeeper.errors import RUN_FAILED
-from turnkeeper.runs import AgentToolResult, shorten_error
+from turnkeeper.runs import AgentToolResult, generic_error, shorten_error
 
 
 def failure_from_result(result: AgentToolResult) -> ApplicationError:
@@ -35,9 +35,19 @@ def result_from_failure(
         return AgentToolResult(run_id=run_id, agent_type=agent_type, status="aborted", error=reason or "cancelled")
     if isinstance(cause, TerminatedError):
         return error_result(run_id, agent_type, "The sub-agent was terminated by an operator.")
-    return error_result(run_id, agent_type, str(cause) if cause else "The sub-agent failed without saying why.")
+    return error_result(run_id, agent_type, failure_text(cause) if cause else "")
 
 
 def error_result(run_id: str, agent_type: str, error: str) -> AgentToolResult:
-    """Return the result of a run that failed with `error`."""
-    return AgentToolResult(run_id=run_id, agent_type=agent_type, status="error", error=shorten_error(error))
+    """Return the result of a run that failed with `error`; without a text it gets a generic one (RF-06)."""
+    text = shorten_error(error) or generic_error("error")
+    return AgentToolResult(run_id=run_id, agent_type=agent_type, status="error", error=text)
+
+
+def failure_text(error: BaseException) -> str:
+    """Return what went wrong in its author's words, without the types that Temporal wraps around them (RF-20)."""
+    while isinstance(error, FailureError):
+        if isinstance(error, ApplicationError) or error.cause is None:
+            return error.message
+        error = error.cause
+    return str(error)

@@ -109,7 +109,7 @@ def _import(name: str) -> ModuleType:
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
-        if error.name and name.startswith(error.name):
+        if error.name and f"{name}.".startswith(f"{error.name}."):
             raise AgentDefinitionError(
                 f"there is no module {name!r}; install it beside Turnkeeper, or run from the folder that holds it"
             ) from error

@@ -26,8 +26,8 @@ InterruptedReason = Literal[
 """Why a parent stopped waiting for a run that had not ended (RF-12)."""
 
 END_STATUSES: frozenset[str] = frozenset({"completed", "error", "aborted", "interrupted"})
-MAX_ERROR_TEXT = 1_000
-"""Characters of an error's text that travel on; a failure must stay under 4 KiB in Temporal's mutable state."""
+MAX_ERROR_BYTES = 1_000
+"""Bytes of an error's text that travel on; a failure must stay under 4 KiB in Temporal's mutable state."""
 
 PREVIEW_LENGTH = 500
 
@@ -128,7 +128,10 @@ def generic_error(status: Literal["error", "aborted", "interrupted"]) -> str:
 
 def shorten_error(text: str) -> str:
     """Return `text` cut to what may travel in a failure."""
-    return text if len(text) <= MAX_ERROR_TEXT else f"{text[: MAX_ERROR_TEXT - 1]}…"
+    encoded = text.encode(errors="replace")
+    if len(encoded) <= MAX_ERROR_BYTES:
+        return encoded.decode()
+    return encoded[: MAX_ERROR_BYTES - len("…".encode())].decode(errors="ignore") + "…"
 
 
 def input_preview(value: Any) -> JsonValue:

@@ -47,7 +47,7 @@ class AgentToolDispatch(WireModel):
 
     kind: Literal["agent"] = "agent"
     profile: AgentProfile
-    input: JsonValue
+    input: JsonValue = None
     input_preview: JsonValue = None
     display: Display | None = None
     checks_output: bool = False
@@ -89,9 +89,9 @@ class CallToolInput(WireModel):
     source: StepSource
     tool_name: str
     tool_call_id: str
-    arguments: JsonValue
     idempotency_key: str
     """The same at every attempt of this call, and of no other call."""
+    arguments: JsonValue = None
 
 
 class ToolResult(WireModel):
@@ -123,7 +123,7 @@ class CheckOutputInput(WireModel):
 
     agent_type: str
     tool_name: str
-    output: JsonValue
+    output: JsonValue = None
 
 
 class AttachRunInput(WireModel):

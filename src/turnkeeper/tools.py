@@ -1,6 +1,8 @@
 """Tools that an agent's model may call: `@tool` methods and `agent_tool(...)` attributes."""
 
+import contextlib
 import inspect
+import json
 import re
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -10,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, get_type_hints, overload
 from docstring_parser import parse as parse_docstring
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, TypeAdapter, ValidationError, create_model
 from pydantic.errors import PydanticSchemaGenerationError, PydanticUserError
-from pydantic_core import PydanticSerializationError, PydanticUndefined
+from pydantic_core import PydanticSerializationError
 
 from turnkeeper.errors import AgentDefinitionError
 from turnkeeper.names import TOOL_NAME_PATTERN
@@ -74,7 +76,8 @@ class FunctionTool:
             ArgumentError: they do not fit; the text names each field.
         """
         parsed = _validate_arguments(self.name, self.arguments_model, arguments)
-        return {name: getattr(parsed, name) for name in type(parsed).model_fields}
+        fields = type(parsed).model_fields
+        return {str(field.alias): getattr(parsed, name) for name, field in fields.items()}
 
     def dump_result(self, value: Any) -> JsonValue:
         """Return what the method returned as JSON.
@@ -83,15 +86,18 @@ class FunctionTool:
             ResultError: it is not JSON, or larger than `MAX_RESULT_BYTES`.
         """
         try:
-            size = len(self.result_type.dump_json(value, warnings="error"))
-            dumped: JsonValue = self.result_type.dump_python(value, mode="json")
-        except (PydanticSerializationError, ValueError) as error:
+            dumped = self.result_type.dump_python(value, mode="json", warnings="error")
+            # Half a surrogate pair would wedge whoever reads it later; here it becomes a question mark.
+            text = json.dumps(dumped, ensure_ascii=False, allow_nan=False).encode(errors="replace")
+        except (PydanticSerializationError, RecursionError, ValueError) as error:
             raise ResultError(f"The tool {self.name} returned a value that is not JSON: {error}") from error
+        size = len(text)
         if size > MAX_RESULT_BYTES:
             raise ResultError(
                 f"The tool {self.name} returned {size:,} bytes; the limit is {MAX_RESULT_BYTES:,}. Ask it for less."
             )
-        return dumped
+        result: JsonValue = json.loads(text)
+        return result
 
 
 @dataclass(frozen=True)
@@ -256,11 +262,13 @@ def _arguments_model(
             raise AgentDefinitionError(f"the tool {where} may not take *args, **kwargs or positional-only arguments")
         if parameter.name not in hints:
             raise AgentDefinitionError(f"the argument {parameter.name!r} of the tool {where} needs a type")
-        default = PydanticUndefined if parameter.default is parameter.empty else parameter.default
-        fields[parameter.name] = (
-            hints[parameter.name],
-            Field(default=default, description=described.get(parameter.name)),
-        )
+        # The argument's name is an alias, because pydantic models cannot have fields of some names.
+        given: dict[str, Any] = {"alias": parameter.name}
+        if parameter.default is not parameter.empty:
+            given["default"] = parameter.default
+        if described.get(parameter.name):
+            given["description"] = described[parameter.name]
+        fields[f"argument_{len(fields)}"] = (hints[parameter.name], Field(**given))
     model_name = re.sub(r"\W", "_", where)
     return create_model(model_name, __config__=ConfigDict(extra="forbid"), **fields)
 
@@ -268,7 +276,10 @@ def _arguments_model(
 def _parameters_of(model: type[BaseModel]) -> dict[str, JsonValue]:
     schema: dict[str, JsonValue] = model.model_json_schema()
     schema.pop("title", None)
-    schema.setdefault("properties", {})
+    properties = schema.setdefault("properties", {})
+    for described in properties.values() if isinstance(properties, dict) else ():
+        if isinstance(described, dict):
+            described.pop("title", None)
     return schema
 
 
@@ -276,8 +287,30 @@ def _validate_arguments(tool_name: str, model: type[BaseModel], arguments: JsonV
     try:
         return model.model_validate(arguments)
     except ValidationError as error:
+        decoded = _decode_rejected_text(arguments, error)
+        if decoded != arguments:
+            return _validate_arguments(tool_name, model, decoded)
         problems = "; ".join(
             f"{'.'.join(str(place) for place in problem['loc']) or 'arguments'}: {problem['msg']}"
             for problem in error.errors(include_url=False, include_input=False)
         )
         raise ArgumentError(f"The arguments of {tool_name} are not valid. {problems}") from error
+
+
+def _decode_rejected_text(arguments: JsonValue, error: ValidationError) -> JsonValue:
+    """Return `arguments` with objects and lists in place of fields that hold them as JSON text (field case 12).
+
+    Only fields that were rejected as text are looked at: one that is declared as text keeps it, JSON or not.
+    """
+    if not isinstance(arguments, dict):
+        return arguments
+    decoded = dict(arguments)
+    for problem in error.errors(include_url=False, include_input=False):
+        name = problem["loc"][0] if problem["loc"] else None
+        text = decoded.get(name) if isinstance(name, str) else None
+        if not isinstance(name, str) or not isinstance(text, str):
+            continue
+        with contextlib.suppress(RecursionError, ValueError):
+            value = json.loads(text)
+            decoded[name] = value if isinstance(value, dict | list) else text
+    return decoded

@@ -127,12 +127,12 @@ class QueuedDelivery(WireModel):
 QueuedWork = Annotated[QueuedTurn | QueuedDelivery, Field(discriminator="kind")]
 
 
-class KnownSubmission(WireModel):
-    """A submission that was accepted, by its sender's id."""
+class TurnRecord(WireModel):
+    """A turn with what its session needs to recognise its submission."""
 
-    submission_id: str
-    turn_id: str
+    info: TurnInfo
     digest: str
+    """A fingerprint of the message."""
 
 
 class RunRecord(WireModel):
@@ -153,8 +153,7 @@ class SessionInput(WireModel):
     turns_submitted: int = 0
     messages: tuple[UIMessage, ...] = ()
     queue: tuple[QueuedWork, ...] = ()
-    turns: tuple[TurnInfo, ...] = ()
-    known_submissions: tuple[KnownSubmission, ...] = ()
+    turns: tuple[TurnRecord, ...] = ()
     runs: tuple[RunRecord, ...] = ()
 
 
@@ -185,10 +184,10 @@ class RunInput(WireModel):
 
     run_id: str
     profile: AgentProfile
-    input: JsonValue
     dispatcher: str
     """The workflow id of the turn, run or session that dispatched it."""
     depth: int
+    input: JsonValue = None
     reports_to: str | None = None
     """The session to signal at the end; None when the dispatcher awaits the run as its child."""
     state: "LoopState | None" = None
@@ -210,7 +209,7 @@ class DispatchRunInput(WireModel):
     run_id: Name
     profile: AgentProfile
     """The agent that is to run."""
-    input: JsonValue
+    input: JsonValue = None
     input_preview: JsonValue = None
     parent_tool_call_id: str | None = None
     display_order: int = 0

@@ -1,6 +1,8 @@
 """Updates and queries as Turnkeeper sends them: tried again where that is safe, with errors that say what to do."""
 
 import asyncio
+import contextlib
+import time
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from typing import Any, TypeVar
@@ -33,6 +35,11 @@ UPDATE_PATIENCE = timedelta(seconds=15)
 
 QUERY_PATIENCE = timedelta(milliseconds=1800)
 """How long a status read may take; it has to answer within 2 s even when no worker does (field case 2)."""
+
+ACTIVITY_QUERY_PATIENCE = timedelta(seconds=30)
+"""How long an activity waits for what it cannot work without."""
+
+FIRST_QUERY_ATTEMPT = timedelta(milliseconds=400)
 
 _NO_WORKER = "no worker answered in time; is one polling the task queue?"
 _PASSING = frozenset(
@@ -104,25 +111,39 @@ class WorkflowRequests:
 
         return await _until_answered(attempt)
 
-    async def query(self, workflow_id: str, name: str, result_type: Any, *arguments: object) -> Any:
+    async def query(
+        self,
+        workflow_id: str,
+        name: str,
+        result_type: Any,
+        *arguments: object,
+        patience: timedelta = QUERY_PATIENCE,
+    ) -> Any:
         """Ask a workflow, open or closed.
+
+        A query that a worker lets drop (when it evicts the workflow at that moment) is never answered, so it is asked
+        again after a while, and each time given twice as long.
 
         Raises:
             NotFound: there is no such workflow.
-            Unavailable: no worker answered within `QUERY_PATIENCE`.
+            Unavailable: no worker answered within `patience`.
         """
         handle = self._handle(workflow_id)
+        deadline = time.monotonic() + patience.total_seconds()
+        attempt = FIRST_QUERY_ATTEMPT.total_seconds()
         try:
-            async with asyncio.timeout(QUERY_PATIENCE.total_seconds()):
-                return await handle.query(name, args=arguments, result_type=result_type)
-        except TimeoutError as error:
-            raise Unavailable(_NO_WORKER) from error
+            while (remaining := deadline - time.monotonic()) > 0:
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(min(attempt, remaining)):
+                        return await handle.query(name, args=arguments, result_type=result_type)
+                attempt *= 2
         except RPCError as error:
             if error.status == RPCStatusCode.NOT_FOUND:
                 raise NotFound("there is no such workflow") from error
             raise Unavailable(f"{workflow_id} could not be asked: {error.message}") from error
         except (WorkflowQueryFailedError, WorkflowQueryRejectedError) as error:
             raise Unavailable(f"{workflow_id} could not answer: {error}") from error
+        raise Unavailable(_NO_WORKER)
 
     async def messages(self, workflow_id: str) -> list[UIMessage]:
         """Return all messages that a workflow holds, page by page, the steps of a turn joined.

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
-from pydantic import BaseModel, JsonValue
+from pydantic import BaseModel, Field, JsonValue
 
 from turnkeeper.agents import (
     HOOKS,
@@ -182,6 +182,13 @@ def test_a_profile_says_what_workflows_must_know() -> None:
     )
 
 
+@pytest.mark.parametrize("max_steps", [0, -1])
+def test_an_agent_that_may_take_no_step_is_refused(max_steps: int) -> None:
+    """It is refused when it is defined, not when its first turn starts."""
+    with pytest.raises(AgentDefinitionError, match=rf"Idle\.max_steps is {max_steps}; a turn needs at least one step"):
+        type("Idle", (Agent,), {"max_steps": max_steps})
+
+
 def test_cc_01_by_default_runs_are_not_limited() -> None:
     """CC-01: unlimited."""
     assert profile_of(Worker).max_concurrent_agent_tools is None
@@ -242,6 +249,19 @@ async def test_di_22_a_run_is_asked_for_with_its_input_as_json() -> None:
         (Worker, {"query": "q"}, None, None, 0, None),
         ("Other", [1], "r", "[...]", 2, Display(name="D")),
     ]
+
+
+async def test_in_10_a_run_is_asked_for_in_the_names_that_its_schema_has() -> None:
+    """IN-10: an aliased field has the same name whether a model or an author dispatches the run."""
+
+    class Aliased(BaseModel):
+        class_name: str = Field(alias="class")
+
+    lent = Lent()
+    value = Aliased.model_validate({"class": "c"})
+    await Worker(lent).run_agent_tool(Worker, input=value)
+    asked = agent_tool(Worker, description="Ask.", input=Aliased).parse_input({"class": "c"})
+    assert lent.asked[0][1] == asked == {"class": "c"}
 
 
 async def test_a_hook_that_is_not_overridden_is_never_to_be_called() -> None:

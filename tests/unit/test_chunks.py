@@ -120,6 +120,24 @@ def test_an_id_that_begins_again_after_its_end_is_a_new_part() -> None:
     assert parts == (TextPart(text="one"), TextPart(text="two"))
 
 
+def test_an_id_that_begins_again_without_an_end_is_a_new_part_too() -> None:
+    """What was said so far is kept, in the order in which it began."""
+    parts = _built(
+        ReasoningStart(id="0"),
+        ReasoningDelta(id="0", delta="one"),
+        TextStart(id="0"),
+        ReasoningStart(id="0"),
+        ReasoningDelta(id="0", delta="two"),
+    )
+    assert parts == (ReasoningPart(text="one"), TextPart(text=""), ReasoningPart(text="two"))
+
+
+def test_the_end_of_a_text_is_no_end_of_a_reasoning() -> None:
+    """Ids of texts and of reasonings are different names, at their end too."""
+    with pytest.raises(ValueError, match=r"text/1.* was never started"):
+        _built(ReasoningStart(id="1"), TextEnd(id="1"))
+
+
 def test_a_call_and_its_output_are_one_part() -> None:
     """The output settles the call that it names."""
     parts = _built(
@@ -165,6 +183,8 @@ def test_rf_20_an_error_chunk_is_raised_with_its_text() -> None:
     [
         TextDelta(id="1", delta="a"),
         ReasoningDelta(id="1", delta="a"),
+        TextEnd(id="1"),
+        ReasoningEnd(id="1"),
         ToolOutputAvailable(tool_call_id="1", output=1),
         ToolOutputError(tool_call_id="1", error_text="no"),
     ],

@@ -118,6 +118,14 @@ def test_a_call_that_was_already_settled_needs_no_result() -> None:
     assert settle_calls(_assistant(settled, _call("b")), [answered]).parts == (settled, answered)
 
 
+def test_a_settled_call_keeps_its_result_whatever_comes() -> None:
+    """Only open calls are replaced, and one that no result came for stays open."""
+    settled, left = _call("a", "output-error", error_text="no"), _call("c")
+    answered = _call("b", "output-available", output=2)
+    message = _assistant(settled, _call("b"), TextPart(text="and"), left)
+    assert settle_calls(message, [answered]).parts == (settled, answered, TextPart(text="and"), left)
+
+
 def test_field_12_calls_left_open_are_closed_with_the_reason() -> None:
     """Only open calls get the error; a provider refuses a call without a result."""
     done = _call("a", "output-available", output=1)

@@ -4,12 +4,19 @@ from pathlib import Path
 
 import pytest
 from temporalio.api.failure.v1 import Failure
-from temporalio.exceptions import ApplicationError, CancelledError, TerminatedError
+from temporalio.exceptions import (
+    ActivityError,
+    ApplicationError,
+    CancelledError,
+    ChildWorkflowError,
+    FailureError,
+    TerminatedError,
+)
 
 from turnkeeper.errors import RUN_FAILED
-from turnkeeper.outcomes import error_result, failure_from_result, result_from_failure
+from turnkeeper.outcomes import error_result, failure_from_result, failure_text, result_from_failure
 from turnkeeper.payloads import data_converter
-from turnkeeper.runs import AgentToolResult
+from turnkeeper.runs import MAX_ERROR_BYTES, AgentToolResult, generic_error
 
 FAILED = AgentToolResult(
     run_id="r",
@@ -20,6 +27,38 @@ FAILED = AgentToolResult(
     reason="budget-exceeded",
     child_still_running=True,
 )
+
+
+def _caused(error: FailureError, cause: BaseException | None) -> FailureError:
+    error.__cause__ = cause
+    return error
+
+
+def _activity_error(cause: BaseException | None) -> FailureError:
+    error = ActivityError(
+        "Activity task failed",
+        scheduled_event_id=1,
+        started_event_id=2,
+        identity="w",
+        activity_type="call_hook",
+        activity_id="1",
+        retry_state=None,
+    )
+    return _caused(error, cause)
+
+
+def _child_error(cause: BaseException) -> FailureError:
+    error = ChildWorkflowError(
+        "Child Workflow execution failed",
+        namespace="default",
+        workflow_id="w",
+        run_id="r",
+        workflow_type="AgentToolRun",
+        initiated_event_id=1,
+        started_event_id=2,
+        retry_state=None,
+    )
+    return _caused(error, cause)
 
 
 async def _sent(result: AgentToolResult, folder: Path) -> Failure:
@@ -51,7 +90,7 @@ def test_a_failure_without_a_text_says_the_status() -> None:
     assert failure_from_result(aborted).message == "aborted"
 
 
-@pytest.mark.parametrize("letter", ["x", "字", "\x00"])
+@pytest.mark.parametrize("letter", ["x", "字", "\n", '"', "\x00"])
 async def test_a_failure_with_3_mb_of_text_stays_under_4_kib(tmp_path: Path, letter: str) -> None:
     """A failure larger than that is cut by Temporal, details first; every alphabet has the same right."""
     text = letter * 3_000_000
@@ -81,7 +120,7 @@ def test_rf_04_any_other_failure_is_an_error_with_its_own_words() -> None:
     """RF-04: the original message."""
     result = result_from_failure(ApplicationError("boom", type="Other"), run_id="r", agent_type="A", reason="x")
     assert (result.status, result.reason) == ("error", None)
-    assert (result.error or "").endswith("boom")
+    assert result.error == "boom"
 
 
 @pytest.mark.parametrize("cause", [None, ValueError(), ApplicationError("")])
@@ -93,4 +132,33 @@ def test_rf_06_a_failure_that_says_nothing_gets_a_sentence(cause: BaseException 
 def test_an_error_result_is_short_enough_to_travel() -> None:
     """RF-01: an error of 3 MB is cut where it is made."""
     result = error_result("r", "A", "x" * 3_000_000)
-    assert (result.status, len(result.error or "")) == ("error", 1000)
+    assert (result.status, len((result.error or "").encode())) == ("error", MAX_ERROR_BYTES)
+
+
+def test_rf_06_an_error_result_without_a_text_gets_a_sentence() -> None:
+    """RF-06: never empty."""
+    assert error_result("r", "A", "").error == generic_error("error")
+
+
+@pytest.mark.parametrize(
+    ("error", "text"),
+    [
+        (ValueError("boom"), "boom"),
+        (ApplicationError("boom", type="ValueError"), "boom"),
+        (_activity_error(ApplicationError("boom", type="ValueError")), "boom"),
+        (_child_error(_activity_error(ApplicationError("boom", type="ValueError"))), "boom"),
+        (_caused(ApplicationError("our words", type="ModelRefused"), ApplicationError("theirs")), "our words"),
+        (_child_error(_caused(ApplicationError("our words"), ValueError("theirs"))), "our words"),
+        (_activity_error(None), "Activity task failed"),
+        (_child_error(CancelledError("left")), "left"),
+    ],
+)
+def test_rf_20_the_text_of_a_failure_is_its_authors_words(error: BaseException, text: str) -> None:
+    """RF-20: what Temporal wraps around them, and the types it puts before them, are not shown to a model."""
+    assert failure_text(error) == text
+
+
+def test_rf_20_a_failure_wrapped_by_temporal_is_a_result_in_its_authors_words() -> None:
+    """RF-04, RF-20: the original message, however deep it is."""
+    cause = _child_error(_activity_error(ApplicationError("boom", type="ValueError")))
+    assert result_from_failure(cause, run_id="r", agent_type="A").error == "boom"

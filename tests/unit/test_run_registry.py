@@ -142,6 +142,34 @@ def test_di_24_a_run_whose_end_came_first_is_not_running_again() -> None:
     assert registry.open_count == 0
 
 
+@pytest.mark.parametrize("status", ["completed", "error", "aborted", "interrupted"])
+def test_di_24_only_a_run_that_is_starting_begins_to_run(status: EndStatus) -> None:
+    """DI-24: whatever end is known stays, and a run that is unknown gets no row."""
+    registry = _registry("r")
+    _end(registry, "r", status)
+    registry.mark_running("r")
+    registry.mark_running("unknown")
+    assert [record.info.status for record in registry.records] == [status]
+
+
+def test_di_24_a_hard_end_keeps_its_result_and_its_time() -> None:
+    """DI-24: nothing of a later word is taken over."""
+    registry = _registry("r")
+    _end(registry, "r")
+    [record] = registry.records
+    failed = AgentToolResult(run_id="r", agent_type="A", status="error", error="late", summary="late")
+    registry.mark_ended(failed, LATER + timedelta(minutes=1))
+    assert registry.records == (record,)
+
+
+def test_di_15_a_refusal_is_not_ended_by_a_late_word() -> None:
+    """DI-15, DI-24: a refused run stays refused until it is dispatched again."""
+    registry = RunRegistry()
+    refusal = _admit(registry, "r", cap=0)
+    _end(registry, "r")
+    assert (registry.result("r"), registry.is_refused("r")) == (refusal, True)
+
+
 def test_an_end_of_an_unknown_run_is_ignored() -> None:
     """A late signal of a run that was cleared changes nothing."""
     registry = RunRegistry()

@@ -6,7 +6,7 @@ import pytest
 from pydantic import BaseModel, JsonValue, ValidationError
 
 from turnkeeper.runs import (
-    MAX_ERROR_TEXT,
+    MAX_ERROR_BYTES,
     AgentToolFailure,
     AgentToolResult,
     EndStatus,
@@ -199,9 +199,25 @@ def test_di_16_a_runs_memo_names_its_agent_and_its_input() -> None:
 
 def test_a_short_error_text_is_kept_and_a_long_one_cut() -> None:
     """The text of an error travels in failures, which must stay small."""
-    assert shorten_error("x" * MAX_ERROR_TEXT) == "x" * MAX_ERROR_TEXT
-    shortened = shorten_error("x" * (MAX_ERROR_TEXT + 1))
-    assert (len(shortened), shortened[-2:]) == (MAX_ERROR_TEXT, "x…")
+    assert shorten_error("x" * MAX_ERROR_BYTES) == "x" * MAX_ERROR_BYTES
+    shortened = shorten_error("x" * (MAX_ERROR_BYTES + 1))
+    assert (len(shortened.encode()), shortened[-2:]) == (MAX_ERROR_BYTES, "x…")
+
+
+@pytest.mark.parametrize("letter", ["é", "字", "🔎"])
+def test_an_error_text_is_cut_by_its_bytes_and_between_letters(letter: str) -> None:
+    """What must stay small is counted in bytes, and half a letter is none."""
+    fits = letter * (MAX_ERROR_BYTES // len(letter.encode()))
+    assert shorten_error(fits) == fits
+    shortened = shorten_error(f"{fits}{letter}")
+    assert MAX_ERROR_BYTES - len(letter.encode()) < len(shortened.encode()) <= MAX_ERROR_BYTES
+    assert shortened.lstrip(letter) == "…"
+
+
+def test_field_33_half_a_surrogate_pair_in_an_error_text_becomes_a_question_mark() -> None:
+    """Field case 33: what a tool raises must be able to travel."""
+    assert shorten_error("half: \ud83d") == "half: ?"
+    assert shorten_error("\ud83d" * 5_000).encode().startswith(b"???")
 
 
 def test_compact_json_has_no_spaces_and_keeps_letters() -> None:

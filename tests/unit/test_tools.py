@@ -10,8 +10,10 @@ from pydantic import BaseModel, Field, JsonValue
 
 from turnkeeper.agents import Agent
 from turnkeeper.errors import AgentDefinitionError
+from turnkeeper.messages import ToolPart, UIMessage
 from turnkeeper.runs import Display
 from turnkeeper.tools import MAX_RESULT_BYTES, AgentTool, ArgumentError, FunctionTool, ResultError, agent_tool, tool
+from turnkeeper.turns import MessagesPage
 
 
 class Filter(BaseModel):
@@ -19,6 +21,12 @@ class Filter(BaseModel):
 
     name: str
     limit: int = 10
+
+
+class Ratio(BaseModel):
+    """A result with a number."""
+
+    value: float
 
 
 class Question(BaseModel):
@@ -102,17 +110,22 @@ def test_the_schema_of_a_tool_comes_from_its_signature() -> None:
     assert schema["required"] == ["query", "filters"]
     assert schema["additionalProperties"] is False
     assert "title" not in schema
-    assert _property("search", "query") == {
-        "type": "string",
-        "title": "Query",
-        "description": "what to look for,\nin any language.",
-    }
-    assert _property("search", "limit") == {
-        "type": "integer",
-        "title": "Limit",
-        "default": 5,
-        "description": "at most so many.",
-    }
+    assert _property("search", "query") == {"type": "string", "description": "what to look for,\nin any language."}
+    assert _property("search", "limit") == {"type": "integer", "default": 5, "description": "at most so many."}
+
+
+def test_titles_that_only_repeat_a_name_are_not_sent() -> None:
+    """They cost tokens at every step; an argument that is itself called `title` is no title."""
+
+    async def method(self: Agent, title: str, properties: dict[str, int]) -> None:
+        """Do it."""
+
+    schemas = [found.parameters for found in (*Sampler.tools.values(), _defined(method))]
+    for schema in schemas:
+        properties = cast(dict[str, dict[str, Any]], schema["properties"])
+        assert "title" not in schema
+        assert all("title" not in described for described in properties.values())
+    assert schemas[-1]["required"] == ["title", "properties"]
 
 
 def test_the_model_reads_the_docstring_without_its_sections() -> None:
@@ -148,6 +161,18 @@ def test_constraints_of_annotated_arguments_reach_the_schema_and_are_checked() -
 def test_descriptions_of_annotated_arguments_reach_the_schema() -> None:
     """A description in `Annotated` counts where the docstring has none."""
     assert _property("shift", "by").get("description") == "days"
+
+    class Described(Agent):
+        @tool
+        async def wait(self, day: Annotated[str, Field(description="not this")]) -> None:
+            """Wait.
+
+            Args:
+                day: this
+            """
+
+    properties = cast(dict[str, dict[str, Any]], Described.tools["wait"].parameters["properties"])
+    assert properties["day"]["description"] == "this"
 
 
 def test_arguments_come_as_what_the_method_declares() -> None:
@@ -198,6 +223,34 @@ def test_field_12_declared_objects_and_lists_are_decoded_once_and_strings_left_a
     assert decoded == {"query": "[]", "filters": [{"name": "n", "limit": 10}]}
 
 
+@pytest.mark.parametrize(
+    ("fields", "problem"),
+    [
+        ('{"a": "x"}', "fields.a: Input should be a valid integer"),
+        ('"{}"', "fields: Input should be a valid dictionary"),
+        ("[]", "fields: Input should be a valid dictionary"),
+        ("7", "fields: Input should be a valid dictionary"),
+        ('{"a": 1', "fields: Input should be a valid dictionary"),
+        ("[" * 100_000, "fields: Input should be a valid dictionary"),
+        ("9" * 5_000, "fields: Input should be a valid dictionary"),
+    ],
+)
+def test_field_12_text_that_does_not_decode_to_the_declared_field_is_an_error(fields: str, problem: str) -> None:
+    """Field case 12: text is decoded once, and what is wrong with it is named."""
+    with pytest.raises(ArgumentError, match=rf"^The arguments of store are not valid\. {re.escape(problem)}"):
+        _function("store").parse_arguments({"fields": fields, "note": "n"})
+
+
+def test_field_12_text_that_is_rejected_as_text_is_told_why() -> None:
+    """Field case 12: text that happens to be JSON, but is too long, is too long."""
+
+    async def method(self: Agent, note: Annotated[str, Field(max_length=5)]) -> None:
+        """Do it."""
+
+    with pytest.raises(ArgumentError, match="note: String should have at most 5 characters"):
+        _defined(method).parse_arguments({"note": '{"a": 1}'})
+
+
 def test_a_result_is_passed_on_as_json() -> None:
     """What a method returns is dumped as the type that it declares."""
     assert _function("shift").dump_result(date(2026, 2, 1)) == "2026-02-01"
@@ -207,11 +260,17 @@ def test_a_result_is_passed_on_as_json() -> None:
     }
 
 
-@pytest.mark.parametrize("value", [object(), b"\xff", "half a pair: \ud83d"])
+@pytest.mark.parametrize("value", [object(), b"\xff", pytest.param(10**5_000, id="huge")])
 def test_field_33_a_result_that_is_not_json_is_an_error_for_the_model(value: object) -> None:
     """Field case 33: no endless retry; the text names the tool."""
     with pytest.raises(ResultError, match=r"^The tool store returned a value that is not JSON"):
         _function("store").dump_result(value)
+
+
+def test_field_33_half_a_surrogate_pair_in_a_result_becomes_a_question_mark() -> None:
+    """Field case 33: broken text is repaired where it comes in, and whole emoji stay."""
+    assert _function("store").dump_result({"half": ["\ud83d, \ude00, 😀"]}) == {"half": ["?, ?, 😀"]}
+    assert _function("search").dump_result(["\ud83d"]) == ["?"]
 
 
 def test_field_33_a_result_that_holds_itself_is_an_error_for_the_model() -> None:
@@ -227,6 +286,49 @@ def test_field_33_a_number_that_json_lacks_is_an_error_for_the_model(value: obje
     """Field case 33: never a silent null."""
     with pytest.raises(ResultError, match="store"):
         _function("store").dump_result(value)
+
+
+async def _floats(self: Agent) -> list[float]:
+    """Do it."""
+    return []
+
+
+async def _objects(self: Agent) -> dict[str, object]:
+    """Do it."""
+    return {}
+
+
+async def _ratio(self: Agent) -> Ratio:
+    """Do it."""
+    return Ratio(value=0)
+
+
+@pytest.mark.parametrize(
+    ("method", "value"),
+    [(_floats, [float("inf")]), (_objects, {"a": float("nan")}), (_ratio, Ratio(value=float("nan")))],
+)
+def test_field_33_a_number_that_json_lacks_is_an_error_whatever_is_declared(
+    method: Callable[..., Awaitable[Any]], value: object
+) -> None:
+    """Field case 33: in a list of numbers, in anything, and in a model's field."""
+    with pytest.raises(ResultError, match="method"):
+        _defined(method).dump_result(value)
+
+
+@pytest.mark.parametrize("depth", [50, 197, 240, 1_000])
+def test_field_33_a_result_that_is_nested_too_deep_to_be_read_is_an_error_for_the_model(depth: int) -> None:
+    """Field case 33: what is passed on can be read in a transcript; pydantic's parser stops at 200 levels in all."""
+    value: JsonValue = []
+    for _ in range(depth):
+        value = [value]
+    try:
+        output = _function("store").dump_result(value)
+    except ResultError:
+        assert depth > 50
+        return
+    part = ToolPart(type="tool-store", tool_call_id="c", state="output-available", output=output)
+    page = MessagesPage(messages=(UIMessage(id="m", role="assistant", parts=(part,)),), total=1)
+    assert MessagesPage.model_validate_json(page.model_dump_json()) == page
 
 
 def test_a_result_of_another_type_than_declared_is_an_error_for_the_model() -> None:
@@ -310,10 +412,6 @@ async def _no_schema(self: Agent, query: Callable[[], object] | re.Match[str]) -
     """Do it."""
 
 
-async def _underscore(self: Agent, _query: str) -> None:
-    """Do it."""
-
-
 def _not_async(self: Agent) -> None:
     """Do it."""
 
@@ -333,7 +431,6 @@ async def _generator(self: Agent) -> Any:
         (_positional, "may not take"),
         (_unknown_type, "Missing"),
         (_no_schema, "cannot be offered to a model"),
-        (_underscore, "underscore"),
         (_not_async, "must be an `async def` method"),
         (_generator, "must be an `async def` method"),
     ],
@@ -347,12 +444,19 @@ def test_a_method_that_cannot_be_offered_is_refused_when_it_is_defined(
     assert text in str(raised.value)
 
 
-@pytest.mark.parametrize("argument", ["query", "schema", "json", "model_config"])
+@pytest.mark.parametrize("argument", ["query", "_query", "schema", "json", "copy", "model_config", "argument_0"])
 def test_an_argument_may_have_any_name_that_python_allows(argument: str) -> None:
     """How the arguments are checked is no concern of the author's, nor are the names that pydantic uses itself."""
     namespace: dict[str, Any] = {}
     exec(f"async def method(self, {argument}: str) -> str:\n    'Do it.'", namespace)
-    assert _defined(namespace["method"]).parse_arguments({argument: "x"}) == {argument: "x"}
+    found = _defined(namespace["method"])
+    assert found.parse_arguments({argument: "x"}) == {argument: "x"}
+    assert (found.parameters["required"], found.parameters["properties"]) == (
+        [argument],
+        {argument: {"type": "string"}},
+    )
+    with pytest.raises(ArgumentError, match=f"{argument}: Field required"):
+        found.parse_arguments({})
 
 
 def test_in_10_the_input_of_an_agent_tool_is_its_models_schema() -> None:

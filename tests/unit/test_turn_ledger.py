@@ -5,15 +5,15 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from turnkeeper.errors import Conflict, NotFound
-from turnkeeper.turns import TurnInfo
-from workflows.turn_ledger import REMEMBERED_SUBMISSIONS, REMEMBERED_TURNS, TurnLedger
+from turnkeeper.turns import TurnInfo, TurnRecord
+from workflows.turn_ledger import REMEMBERED_TURNS, TurnLedger
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 LATER = NOW + timedelta(minutes=1)
 
 
 def _ledger(turns: int = 0, *, ended: bool = True) -> TurnLedger:
-    ledger = TurnLedger((), (), 0)
+    ledger = TurnLedger((), 0)
     for number in range(1, turns + 1):
         turn = ledger.add(f"s{number}", f"d{number}", f"m{number}", NOW)
         if ended:
@@ -75,9 +75,9 @@ def test_an_unknown_turn_is_not_found() -> None:
 def test_the_oldest_ended_turns_are_forgotten() -> None:
     """A session's state does not grow with its age."""
     ledger = _ledger(REMEMBERED_TURNS + 3)
-    assert len(ledger.latest) <= REMEMBERED_TURNS + 1
-    assert ledger.lookup("1") is None
-    assert ledger.latest[-1].turn_id == str(REMEMBERED_TURNS + 3)
+    assert ledger.lookup("3") is None
+    assert [turn.turn_id for turn in ledger.latest] == [str(number) for number in range(4, REMEMBERED_TURNS + 4)]
+    assert len(ledger.records) == REMEMBERED_TURNS
 
 
 def test_a_turn_that_has_not_ended_is_never_forgotten() -> None:
@@ -86,26 +86,40 @@ def test_a_turn_that_has_not_ended_is_never_forgotten() -> None:
     assert len(ledger.latest) == REMEMBERED_TURNS + 3
 
 
-def test_the_oldest_submissions_are_forgotten() -> None:
-    """As many are recognised as the constant says."""
-    ledger = _ledger(REMEMBERED_SUBMISSIONS + 5)
-    assert len(ledger.known) == REMEMBERED_SUBMISSIONS
-    assert ledger.known[0].submission_id == "s6"
+def test_a_submission_is_recognised_as_long_as_its_turn_is_remembered() -> None:
+    """It never becomes a second turn while its first one can still be asked for, and is then forgotten with it."""
+    ledger = _ledger(REMEMBERED_TURNS + 5)
+    assert ledger.find("s6") == ledger.get("6")
+    with pytest.raises(Conflict, match="turn 6"):
+        ledger.check("s6", "other")
+    assert ledger.find("s5") is None
+    ledger.check("s5", "other")
 
 
-def test_a_submission_that_comes_again_is_recognised_as_long_as_it_is_remembered() -> None:
-    """A remembered submission never becomes a second turn, even when its turn is no longer listed."""
-    ledger = _ledger(REMEMBERED_TURNS + 50)
-    ledger.check("s1", "d1")
-    found = ledger.find("s1")
-    assert found is not None
-    assert found.turn_id == "1"
+def test_a_submission_that_was_forgotten_may_come_again_as_a_new_turn() -> None:
+    """It is then remembered like any other, and recognised with its new message."""
+    ledger = _ledger(REMEMBERED_TURNS + 5)
+    turn = ledger.add("s5", "other", "m", NOW)
+    assert ledger.find("s5") == turn
+    ledger.check("s5", "other")
+    with pytest.raises(Conflict, match=f"turn {turn.turn_id}"):
+        ledger.check("s5", "d5")
+
+
+def test_a_submission_that_waits_is_recognised_however_many_wait() -> None:
+    """A turn that has not ended is never forgotten, nor is its submission."""
+    ledger = _ledger(REMEMBERED_TURNS + 3, ended=False)
+    assert ledger.find("s1") == ledger.get("1")
 
 
 def test_a_ledger_goes_on_after_a_continue_as_new() -> None:
-    """Turns, submissions and the count are its whole state."""
+    """Its records and the count are its whole state."""
     before = _ledger(3)
-    after = TurnLedger(before.latest, before.known, before.submitted)
-    assert (after.latest, after.known) == (before.latest, before.known)
+    before.start(before.add("s4", "d4", "m4", NOW).turn_id, LATER)
+    carried = [TurnRecord.model_validate_json(record.model_dump_json()) for record in before.records]
+    after = TurnLedger(carried, before.submitted)
+    assert (after.records, after.latest, after.active_turn_id) == (before.records, before.latest, "4")
     assert after.find("s2") == before.get("2")
-    assert after.add("s", "d", "m", NOW).turn_id == "4"
+    with pytest.raises(Conflict, match="turn 2"):
+        after.check("s2", "other")
+    assert after.add("s", "d", "m", NOW).turn_id == "5"

@@ -1,5 +1,6 @@
 """What a turn costs in history: exact counts, so that a change that makes turns dearer is noticed."""
 
+import pytest
 from desk import Desk, kinds, size
 
 
@@ -43,6 +44,7 @@ async def test_a_turn_adds_at_most_sixteen_events_to_its_session(desk: Desk) -> 
     assert (after - before) / 5 <= 16
 
 
+@pytest.mark.volume
 async def test_a_hundred_tool_calls_of_5_kb_on_a_100_kb_transcript_stay_under_1500_kb(desk: Desk) -> None:
     """Design idea 2: history grows with what is new, never with the conversation."""
     await desk.ask("Clerk", "say " + "y" * 100_000)
@@ -53,6 +55,7 @@ async def test_a_hundred_tool_calls_of_5_kb_on_a_100_kb_transcript_stay_under_15
     assert size(events) < 1_500_000
 
 
+@pytest.mark.volume
 async def test_a_turn_on_500_messages_costs_the_same_bytes_as_the_second(desk: Desk) -> None:
     """Design idea 2: the conversation travels by reference, also over the session's continue-as-new."""
     await desk.ask("Echo", "say 000")

@@ -183,6 +183,7 @@ async def test_a_chat_agent_writes_its_own_turn(desk: Desk) -> None:
     assert (await desk.last("Author")).text == "hear! hear! "
 
 
+@pytest.mark.volume
 async def test_two_hundred_times_the_transcript_holds_the_answer_when_the_wait_returns(desk: Desk) -> None:
     """Issue A: read your own writes."""
     for number in range(200):

@@ -1,0 +1,114 @@
+"""An author's hooks are called as they are declared, and outputs are checked against what agent tools declare."""
+
+from typing import Any
+
+import pytest
+from desk import Desk
+from pydantic import JsonValue
+from temporalio.client import Client
+from temporalio.exceptions import ApplicationError
+from temporalio.testing import ActivityEnvironment
+
+from activities.agent_objects import AgentObjects
+from activities.hook_calls import HookActivities
+from activities.transcripts import TranscriptReader
+from turnkeeper.agents import Agent, AgentToolInputRequest
+from turnkeeper.client import TurnkeeperClient
+from turnkeeper.messages import UIMessage, user_message
+from turnkeeper.registry import AgentRegistry
+from turnkeeper.steps import CallHookInput, CheckOutputInput, HookResult, StepSource, ToolResult
+from turnkeeper.tools import agent_tool
+from turnkeeper.turns import TranscriptRef
+
+
+class Scribe(Agent):
+    """Has hooks that need their arguments' types, or the conversation."""
+
+    async def format_agent_tool_input(self, input: JsonValue, request: AgentToolInputRequest) -> UIMessage:
+        """Say which run it is."""
+        return user_message(request.run_id, str(input))
+
+    async def get_agent_tool_output(self, run_id: str) -> Any:
+        """Give what is no JSON."""
+        return object()
+
+    async def get_agent_tool_summary(self, run_id: str, output: JsonValue) -> str:
+        """Quote the conversation."""
+        return " / ".join([run_id, str(output), *(message.text for message in self.messages)])
+
+
+class Editor(Agent):
+    """Declares what a scribe's output is."""
+
+    lines = agent_tool(Scribe, description="Write.", input=UIMessage, output=list[int])
+    prose = agent_tool(Scribe, description="Write.", input=UIMessage)
+
+
+def _hooks(temporal: Client) -> HookActivities:
+    registry = AgentRegistry([Editor])
+    client = TurnkeeperClient(temporal, registry)
+    return HookActivities(AgentObjects(client, registry), TranscriptReader(client.requests))
+
+
+async def _call(
+    temporal: Client, hook: str, arguments: tuple[JsonValue, ...] = (), transcript: tuple[TranscriptRef, ...] = ()
+) -> JsonValue:
+    source = StepSource(workflow_id="t/Scribe/n/runs/r", instance="t/Scribe/n/runs/r", turn_id="r")
+    call = CallHookInput(agent_type="Scribe", source=source, hook=hook, arguments=arguments, transcript=transcript)
+    result: HookResult = await ActivityEnvironment().run(_hooks(temporal).call_hook, call)
+    return result.value
+
+
+async def _check(temporal: Client, tool_name: str, output: JsonValue) -> ToolResult:
+    check = CheckOutputInput(agent_type="Editor", tool_name=tool_name, output=output)
+    result: ToolResult = await ActivityEnvironment().run(_hooks(temporal).check_output, check)
+    return result
+
+
+async def test_in_03_a_hook_gets_arguments_of_the_types_that_it_declares(temporal: Client) -> None:
+    """IN-03: what crossed the edge as JSON arrives as objects, and what it returns crosses as JSON."""
+    request: JsonValue = {"runId": "r", "agentType": "Scribe"}
+    value = await _call(temporal, "format_agent_tool_input", ({"a": None}, request))
+    assert value == user_message("r", "{'a': None}").model_dump(mode="json")
+
+
+async def test_rf_14_a_hook_that_looks_back_sees_the_conversation(temporal: Client, desk: Desk) -> None:
+    """RF-14, RF-19: the messages that the call refers to, and none where it refers to none."""
+    await desk.ask("Echo", "hello")
+    described = await temporal.get_workflow_handle(desk.session_id("Echo")).describe()
+    assert described.run_id
+    ref = TranscriptRef(workflow_id=desk.session_id("Echo"), first_temporal_run_id=described.run_id, length=2)
+    summary = await _call(temporal, "get_agent_tool_summary", ("r", None), (ref,))
+    assert summary == "r / None / hello / you said: hello"
+    assert await _call(temporal, "get_agent_tool_summary", ("r", 1)) == "r / 1"
+
+
+async def test_field_33_a_hook_that_returns_what_is_no_json_fails_for_good(temporal: Client) -> None:
+    """Field case 33: no endless retry; the text names the hook."""
+    with pytest.raises(ApplicationError, match=r"Scribe\.get_agent_tool_output returned what is not JSON") as raised:
+        await _call(temporal, "get_agent_tool_output", ("r",))
+    assert raised.value.non_retryable
+
+
+async def test_only_hooks_can_be_called(temporal: Client) -> None:
+    """A history names the method; nothing else of the author's is reachable that way."""
+    with pytest.raises(ApplicationError, match="'run_agent_tool' is not a hook") as raised:
+        await _call(temporal, "run_agent_tool")
+    assert raised.value.non_retryable
+
+
+async def test_rf_08_an_output_that_fits_is_passed_on_as_declared(temporal: Client) -> None:
+    """RF-07, RF-08: validated where a type is declared, untouched where none is, or where the tool is gone."""
+    assert await _check(temporal, "lines", [1, "2"]) == ToolResult(output=[1, 2])
+    assert await _check(temporal, "prose", [1, "2"]) == ToolResult(output=[1, "2"])
+    assert await _check(temporal, "gone", None) == ToolResult(output=None)
+
+
+@pytest.mark.parametrize("output", [None, {}, ["x"]])
+async def test_rf_09_an_output_that_does_not_fit_is_an_error_that_names_the_tool(
+    temporal: Client, output: JsonValue
+) -> None:
+    """RF-09, RF-10: the parent's model reads it."""
+    result = await _check(temporal, "lines", output)
+    assert result.output is None
+    assert (result.error or "").startswith("The sub-agent's output is not what lines declares: ")

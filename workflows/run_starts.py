@@ -1,0 +1,128 @@
+"""How any workflow of ours starts an agent-tool run, follows one, and has the agent's hooks hear of it."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import JsonValue
+from temporalio import workflow
+from temporalio.exceptions import ActivityError
+
+from activities.hook_calls import HookActivities
+from activities.run_watch import RunWatchActivities
+from turnkeeper import names
+from turnkeeper.outcomes import error_result, failure_text
+from turnkeeper.runs import AgentToolResult, AgentToolRunInfo, input_digest, run_memo
+from turnkeeper.search_attributes import run_attributes
+from turnkeeper.steps import AttachRunInput, CallHookInput, StepSource
+from turnkeeper.turns import AgentProfile, DispatchRunInput, RunInput, TranscriptRef
+from workflows import options
+
+
+@dataclass(frozen=True)
+class Dispatcher:
+    """Who dispatches: the workflow that owns the runs, and the agent whose hooks hear of them."""
+
+    workflow_id: str
+    instance: str
+    turn_id: str
+    profile: AgentProfile
+    depth: int
+    """How many runs the dispatcher is nested in."""
+
+    def source(self, step: int = 0) -> StepSource:
+        """Return where an activity of this dispatcher belongs."""
+        return StepSource(workflow_id=self.workflow_id, instance=self.instance, turn_id=self.turn_id, step=step)
+
+
+async def call_hook(
+    dispatcher: Dispatcher, hook: str, *arguments: JsonValue, transcript: tuple[TranscriptRef, ...] = ()
+) -> JsonValue:
+    """Have a hook of the dispatcher's agent called, with `self.messages` from `transcript`.
+
+    Raises:
+        ActivityError: it failed at every attempt.
+    """
+    call = CallHookInput(
+        agent_type=dispatcher.profile.agent_type,
+        source=dispatcher.source(),
+        hook=hook,
+        arguments=arguments,
+        transcript=transcript,
+    )
+    result = await workflow.execute_activity_method(
+        HookActivities.call_hook, call, **options.hook_call(dispatcher.profile, hook)
+    )
+    return result.value
+
+
+async def announce_end(dispatcher: Dispatcher, info: AgentToolRunInfo, result: AgentToolResult) -> None:
+    """Have `on_agent_tool_finish` called, if the agent has one; its failure never changes the result (AW-07)."""
+    if "on_agent_tool_finish" not in dispatcher.profile.hooks:
+        return
+    ended = info.model_copy(
+        update={
+            "status": result.status,
+            "completed_at": workflow.now(),
+            "summary": result.summary,
+            "error": result.error,
+        }
+    )
+    try:
+        await call_hook(
+            dispatcher, "on_agent_tool_finish", ended.model_dump(mode="json"), result.model_dump(mode="json")
+        )
+    except ActivityError as error:
+        workflow.logger.error("on_agent_tool_finish failed for run %s: %s", result.run_id, failure_text(error))
+
+
+async def start_run(
+    dispatcher: Dispatcher, request: DispatchRunInput, *, awaited: bool
+) -> workflow.ChildWorkflowHandle[Any, AgentToolResult]:
+    """Start the child workflow of a run; returns once its start is recorded (field case 6).
+
+    Args:
+        dispatcher: who dispatches it.
+        request: the run.
+        awaited: whether it ends with its dispatcher; otherwise it lives on, and reports its end by signal.
+
+    Raises:
+        WorkflowAlreadyStartedError: a run of this instance already has the id.
+    """
+    agent_type, run_id = request.profile.agent_type, request.run_id
+    config = options.awaited_child if awaited else options.abandoned_child
+    child: workflow.ChildWorkflowHandle[Any, AgentToolResult] = await workflow.start_child_workflow(
+        names.AGENT_TOOL_RUN,
+        RunInput(
+            run_id=run_id,
+            profile=request.profile,
+            input=request.input,
+            dispatcher=dispatcher.workflow_id,
+            depth=dispatcher.depth + 1,
+            reports_to=None if awaited else dispatcher.workflow_id,
+        ),
+        result_type=AgentToolResult,
+        **config(
+            names.run_workflow_id(dispatcher.instance, run_id),
+            run_attributes(dispatcher.instance, agent_type, run_id),
+            f"{agent_type}: run {run_id} of {dispatcher.profile.agent_type}",
+            run_memo(agent_type, request.input),
+        ),
+    )
+    return child
+
+
+async def attach_run(instance: str, request: DispatchRunInput) -> AgentToolResult:
+    """Wait for a run that this workflow did not start; a mismatch is an error result (DI-16)."""
+    attached = await workflow.execute_activity_method(
+        RunWatchActivities.attach_run,
+        AttachRunInput(
+            workflow_id=names.run_workflow_id(instance, request.run_id),
+            run_id=request.run_id,
+            agent_type=request.profile.agent_type,
+            input_digest=input_digest(request.input),
+        ),
+        **options.run_attachment(request.run_id),
+    )
+    if attached.result is None:
+        return error_result(request.run_id, request.profile.agent_type, attached.conflict or "The run is not known.")
+    return attached.result
