@@ -13,6 +13,7 @@ from activities.heartbeats import beating
 from activities.transcripts import TranscriptReader
 from turnkeeper import names
 from turnkeeper.agents import HOOKS
+from turnkeeper.json_values import clean_json
 from turnkeeper.steps import CallHookInput, CheckOutputInput, HookResult, ToolResult
 from turnkeeper.tools import AgentTool
 
@@ -42,8 +43,8 @@ class HookActivities:
             method = getattr(agent, call.hook)
             value = await method(*_typed(method, call.arguments))
         try:
-            return HookResult(value=TypeAdapter(Any).dump_python(value, mode="json"))
-        except (PydanticSerializationError, ValueError) as error:
+            return HookResult(value=clean_json(TypeAdapter(Any).dump_python(value, mode="json")))
+        except (PydanticSerializationError, RecursionError, ValueError) as error:
             raise final_failure(
                 f"{call.agent_type}.{call.hook} returned what is not JSON: {error}", HOOK_FAILED
             ) from error

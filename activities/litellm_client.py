@@ -16,6 +16,7 @@ from activities.failures import final_failure, passing_failure
 from activities.model_calls import ModelReply, ModelToolCall
 from activities.provider_messages import ProviderMessage
 from turnkeeper.errors import MODEL_REFUSED, MODEL_UNAVAILABLE
+from turnkeeper.json_values import clean_text
 from turnkeeper.models import CustomModel, CustomModelReply
 from turnkeeper.runs import compact_json
 from turnkeeper.steps import Usage
@@ -78,13 +79,13 @@ def _reply_of(response: Any) -> ModelReply:
     message = choice.message
     usage = getattr(response, "usage", None)
     return ModelReply(
-        text=_repaired(message.content),
-        reasoning=_repaired(getattr(message, "reasoning_content", None)),
+        text=clean_text(message.content),
+        reasoning=clean_text(getattr(message, "reasoning_content", None)),
         tool_calls=tuple(
             ModelToolCall(
-                id=_repaired(call.id),
-                name=_repaired(call.function.name),
-                arguments=_repaired(call.function.arguments),
+                id=clean_text(call.id),
+                name=clean_text(call.function.name),
+                arguments=clean_text(call.function.arguments),
             )
             for call in message.tool_calls or ()
         ),
@@ -97,14 +98,10 @@ def _reply_of(response: Any) -> ModelReply:
     )
 
 
-def _repaired(text: str | None) -> str:
-    """Return text without halves of surrogate pairs, which no later border would let pass (field case 33)."""
-    return (text or "").encode(errors="replace").decode()
-
-
 def _failure_of(model: str, error: Exception) -> ApplicationError:
     status = getattr(error, "status_code", None)
-    text = f"The model {model} could not answer: {error}"
+    # Where litellm itself stumbles over an answer, it puts its traceback into the text.
+    text = f"The model {model} could not answer: {str(error).partition('Traceback (most recent call last)')[0].strip()}"
     is_connection = isinstance(error, litellm.APIConnectionError | litellm.Timeout | ConnectionError)
     if is_connection or status in _PASSING_STATUSES or (isinstance(status, int) and status >= 500):
         return passing_failure(text, MODEL_UNAVAILABLE, _retry_after(error))

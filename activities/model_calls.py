@@ -16,6 +16,7 @@ from turnkeeper import names
 from turnkeeper.agents import Agent, ChatAgent
 from turnkeeper.chunks import PartsBuilder, StreamError, UIMessageChunk
 from turnkeeper.errors import MODEL_REFUSED, MODEL_UNAVAILABLE, TranscriptUnreadable
+from turnkeeper.json_values import clean_json
 from turnkeeper.messages import Part, ReasoningPart, StepStartPart, TextPart, ToolPart, UIMessage, close_open_calls
 from turnkeeper.registry import AgentRegistry
 from turnkeeper.runs import input_preview
@@ -172,10 +173,10 @@ def _dispatch_of(registry: AgentRegistry, agent: Agent, made: ModelToolCall) -> 
 
 def _decoded(text: str) -> JsonValue:
     """Return arguments from JSON text: nothing is no arguments, and what was encoded twice is decoded twice."""
-    arguments: JsonValue = json.loads(text) if text.strip() else {}
+    arguments = json.loads(text) if text.strip() else {}
     if isinstance(arguments, str):
         arguments = json.loads(arguments)
-    return {} if arguments is None else arguments
+    return {} if arguments is None else clean_json(arguments, "the object")
 
 
 def _agent_dispatch(registry: AgentRegistry, tool: AgentTool, arguments: JsonValue) -> AgentToolDispatch:

@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from desk import Desk
+from desk import Desk, read_patience
 from desk_agents import AGENTS
 from desk_script import start_afresh
 from model_server import ModelServer
@@ -78,7 +78,9 @@ async def running_worker(
 
 
 @pytest.fixture
-def desk(temporal: Client, registry: AgentRegistry, running_worker: None, model_server: ModelServer) -> Desk:
+def desk(
+    temporal: Client, registry: AgentRegistry, settings: Settings, running_worker: None, model_server: ModelServer
+) -> Desk:
     """A desk with an instance name of its own, served by the running worker."""
     start_afresh(model_server)
-    return Desk(TurnkeeperClient(temporal, registry), temporal)
+    return Desk(TurnkeeperClient(temporal, registry, query_patience=read_patience(settings)), temporal)

@@ -3,6 +3,7 @@
 import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable
+from datetime import timedelta
 from typing import TypeVar
 from uuid import uuid4
 
@@ -13,7 +14,9 @@ from temporalio.client import Client
 from turnkeeper import names
 from turnkeeper.client import TurnkeeperClient
 from turnkeeper.messages import UIMessage, user_message
+from turnkeeper.settings import Settings
 from turnkeeper.turns import TurnInfo
+from turnkeeper.workflow_requests import QUERY_PATIENCE
 
 ResultT = TypeVar("ResultT")
 
@@ -57,6 +60,11 @@ class Desk:
         """Return a workflow's events."""
         history = await self.temporal.get_workflow_handle(workflow_id).fetch_history()
         return list(history.events)
+
+
+def read_patience(settings: Settings) -> timedelta:
+    """Return how long a read may take: without a cache, the SDK drops queries that meet at one workflow."""
+    return QUERY_PATIENCE if settings.workflow_cache else timedelta(seconds=60)
 
 
 def kinds(events: list[HistoryEvent]) -> Counter[str]:

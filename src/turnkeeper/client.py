@@ -26,7 +26,7 @@ from turnkeeper.turns import (
     TurnResult,
     TurnStatus,
 )
-from turnkeeper.workflow_requests import WorkflowRequests
+from turnkeeper.workflow_requests import QUERY_PATIENCE, WorkflowRequests
 
 _TURN_STATUSES: dict[WorkflowExecutionStatus | None, TurnStatus] = {
     WorkflowExecutionStatus.RUNNING: "running",
@@ -51,6 +51,7 @@ class TurnkeeperClient:
         *,
         task_queue: str = names.DEFAULT_TASK_QUEUE,
         tenant: str = names.DEFAULT_TENANT,
+        query_patience: timedelta = QUERY_PATIENCE,
     ) -> None:
         """Speak for one tenant.
 
@@ -59,8 +60,9 @@ class TurnkeeperClient:
             registry: the agent types that may be addressed.
             task_queue: where the workflows run.
             tenant: whose instances they are.
+            query_patience: how long a read waits for a worker before it is given up as `Unavailable`.
         """
-        self.requests = WorkflowRequests(temporal, task_queue)
+        self.requests = WorkflowRequests(temporal, task_queue, query_patience)
         self._task_queue = task_queue
         self._tenant = tenant
         self.registry = registry

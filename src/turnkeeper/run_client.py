@@ -3,7 +3,8 @@
 from temporalio.client import WorkflowFailureError
 
 from turnkeeper import names
-from turnkeeper.errors import Conflict, NotFound, TooLarge, Unavailable
+from turnkeeper.errors import Conflict, InvalidRequest, NotFound, TooLarge, Unavailable
+from turnkeeper.json_values import clean_json
 from turnkeeper.messages import UIMessage
 from turnkeeper.outcomes import result_from_failure
 from turnkeeper.runs import (
@@ -41,10 +42,11 @@ class RunClient:
 
         Raises:
             Conflict: the run id belongs to a run of another agent type or with another input (DI-16).
+            InvalidRequest: the input holds a number that JSON lacks, or is nested too deep.
             TooLarge: the input is over `MAX_INPUT_BYTES`.
             Unavailable: nobody answered; dispatch again with the same run id.
         """
-        _check_size(request)
+        request = _checked(request)
         dispatched = await self._requests.update_session(
             session_id, profile, names.DISPATCH_RUN, request, DispatchRunResult
         )
@@ -59,9 +61,10 @@ class RunClient:
 
         Raises:
             Conflict: the run id belongs to a run of another agent type or with another input (DI-16).
+            InvalidRequest: the input holds a number that JSON lacks, or is nested too deep.
             TooLarge: the input is over `MAX_INPUT_BYTES`.
         """
-        _check_size(request)
+        request = _checked(request)
         dispatched = await self._requests.update(workflow_id, names.DISPATCH_RUN, request, DispatchRunResult)
         if dispatched.result is not None and dispatched.result.status != "completed":
             return dispatched.result
@@ -204,7 +207,12 @@ class RunClient:
         return ended.model_copy(update={"error": inspection.error or ended.error})
 
 
-def _check_size(request: DispatchRunInput) -> None:
-    size = len(compact_json(request.input).encode())
+def _checked(request: DispatchRunInput) -> DispatchRunInput:
+    try:
+        value = clean_json(request.input, "the input")
+    except (RecursionError, ValueError) as error:
+        raise InvalidRequest(f"the input cannot be passed on: {error}") from error
+    size = len(compact_json(value).encode())
     if size > MAX_INPUT_BYTES:
         raise TooLarge(f"the input is {size:,} bytes, over the limit of {MAX_INPUT_BYTES:,}")
+    return request.model_copy(update={"input": value})

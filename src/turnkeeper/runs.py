@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AwareDatetime, Field, JsonValue
 from pydantic_core import to_jsonable_python
 
+from turnkeeper.json_values import clean_text
 from turnkeeper.wire import WireModel
 
 RunStatus = Literal["starting", "running", "completed", "error", "aborted", "interrupted"]
@@ -27,7 +28,7 @@ InterruptedReason = Literal[
 
 END_STATUSES: frozenset[str] = frozenset({"completed", "error", "aborted", "interrupted"})
 MAX_ERROR_BYTES = 1_000
-"""Bytes of an error's text that travel on; a failure must stay under 4 KiB in Temporal's mutable state."""
+"""Bytes, as JSON, of an error's text that travel on; a failure must stay under 4 KiB in Temporal's mutable state."""
 
 PREVIEW_LENGTH = 500
 
@@ -128,10 +129,16 @@ def generic_error(status: Literal["error", "aborted", "interrupted"]) -> str:
 
 def shorten_error(text: str) -> str:
     """Return `text` cut to what may travel in a failure."""
-    encoded = text.encode(errors="replace")
-    if len(encoded) <= MAX_ERROR_BYTES:
-        return encoded.decode()
-    return encoded[: MAX_ERROR_BYTES - len("…".encode())].decode(errors="ignore") + "…"
+    text = clean_text(text)
+    size = kept = 0
+    for place, character in enumerate(text, start=1):
+        # Counted as JSON, where a line break takes two bytes and a control character six.
+        size += len(json.dumps(character, ensure_ascii=False).encode()) - 2
+        if size > MAX_ERROR_BYTES:
+            return f"{text[:kept]}…"
+        if size <= MAX_ERROR_BYTES - len("…".encode()):
+            kept = place
+    return text
 
 
 def input_preview(value: Any) -> JsonValue:

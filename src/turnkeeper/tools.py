@@ -15,6 +15,7 @@ from pydantic.errors import PydanticSchemaGenerationError, PydanticUserError
 from pydantic_core import PydanticSerializationError
 
 from turnkeeper.errors import AgentDefinitionError
+from turnkeeper.json_values import clean_json, refuse_non_finite
 from turnkeeper.names import TOOL_NAME_PATTERN
 from turnkeeper.runs import Display
 
@@ -86,17 +87,16 @@ class FunctionTool:
             ResultError: it is not JSON, or larger than `MAX_RESULT_BYTES`.
         """
         try:
-            dumped = self.result_type.dump_python(value, mode="json", warnings="error")
-            # Half a surrogate pair would wedge whoever reads it later; here it becomes a question mark.
-            text = json.dumps(dumped, ensure_ascii=False, allow_nan=False).encode(errors="replace")
+            # Looked for before pydantic makes JSON of them, which turns them into null without a word.
+            refuse_non_finite(self.result_type.dump_python(value))
+            result = clean_json(self.result_type.dump_python(value, mode="json", warnings="error"))
+            size = len(json.dumps(result, ensure_ascii=False).encode())
         except (PydanticSerializationError, RecursionError, ValueError) as error:
             raise ResultError(f"The tool {self.name} returned a value that is not JSON: {error}") from error
-        size = len(text)
         if size > MAX_RESULT_BYTES:
             raise ResultError(
                 f"The tool {self.name} returned {size:,} bytes; the limit is {MAX_RESULT_BYTES:,}. Ask it for less."
             )
-        result: JsonValue = json.loads(text)
         return result
 
 
@@ -308,7 +308,7 @@ def _decode_rejected_text(arguments: JsonValue, error: ValidationError) -> JsonV
     for problem in error.errors(include_url=False, include_input=False):
         name = problem["loc"][0] if problem["loc"] else None
         text = decoded.get(name) if isinstance(name, str) else None
-        if not isinstance(name, str) or not isinstance(text, str):
+        if not isinstance(name, str) or not isinstance(text, str) or problem["type"].startswith("string_"):
             continue
         with contextlib.suppress(RecursionError, ValueError):
             value = json.loads(text)

@@ -59,10 +59,11 @@ _ABORTED_UPDATES = frozenset({"AcceptedUpdateCompletedWorkflow", "UpdateAborted"
 class WorkflowRequests:
     """Sends updates and queries to sessions, turns and runs."""
 
-    def __init__(self, temporal: Client, task_queue: str) -> None:
+    def __init__(self, temporal: Client, task_queue: str, query_patience: timedelta = QUERY_PATIENCE) -> None:
         """Send through `temporal`; sessions that begin to exist run on `task_queue`."""
         self.temporal = temporal
         self._task_queue = task_queue
+        self._query_patience = query_patience
 
     async def update(
         self, workflow_id: str, name: str, request: object, result_type: type[ResultT], update_id: str | None = None
@@ -117,7 +118,7 @@ class WorkflowRequests:
         name: str,
         result_type: Any,
         *arguments: object,
-        patience: timedelta = QUERY_PATIENCE,
+        patience: timedelta | None = None,
     ) -> Any:
         """Ask a workflow, open or closed.
 
@@ -126,10 +127,10 @@ class WorkflowRequests:
 
         Raises:
             NotFound: there is no such workflow.
-            Unavailable: no worker answered within `patience`.
+            Unavailable: no worker answered within `patience`, or this object's if none is given.
         """
         handle = self._handle(workflow_id)
-        deadline = time.monotonic() + patience.total_seconds()
+        deadline = time.monotonic() + (patience or self._query_patience).total_seconds()
         attempt = FIRST_QUERY_ATTEMPT.total_seconds()
         try:
             while (remaining := deadline - time.monotonic()) > 0:

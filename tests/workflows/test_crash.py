@@ -12,7 +12,7 @@ from pathlib import Path
 
 import httpx
 import pytest
-from desk import Desk, eventually
+from desk import Desk, eventually, read_patience
 from desk_script import desk_script, start_afresh
 from model_server import ChatRequest, Hold, ModelServer, Reply
 from temporalio.client import Client
@@ -54,10 +54,11 @@ async def worker_process(temporal: Client, settings: Settings) -> AsyncIterator[
 
 
 @pytest.fixture
-def crash_desk(temporal: Client, registry: AgentRegistry, model_server: ModelServer) -> Desk:
+def crash_desk(temporal: Client, registry: AgentRegistry, settings: Settings, model_server: ModelServer) -> Desk:
     """A desk whose workflows run on a task queue that only worker processes poll."""
     start_afresh(model_server)
-    return Desk(TurnkeeperClient(temporal, registry, task_queue=TASK_QUEUE), temporal)
+    patience = read_patience(settings)
+    return Desk(TurnkeeperClient(temporal, registry, task_queue=TASK_QUEUE, query_patience=patience), temporal)
 
 
 async def test_a_worker_killed_in_a_turn_with_two_children_loses_and_repeats_nothing(

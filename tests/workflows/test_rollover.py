@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from desk import Desk, eventually, kinds
+from desk import Desk, eventually, kinds, read_patience
 from desk_agents import calls, gate
 from desk_script import start_afresh
 from model_server import ModelServer
@@ -45,11 +45,16 @@ async def restless_worker(
 
 @pytest.fixture
 def restless_desk(
-    restless_temporal: Client, registry: AgentRegistry, restless_worker: None, model_server: ModelServer
+    restless_temporal: Client,
+    registry: AgentRegistry,
+    settings: Settings,
+    restless_worker: None,
+    model_server: ModelServer,
 ) -> Desk:
     """A desk on that server."""
     start_afresh(model_server)
-    return Desk(TurnkeeperClient(restless_temporal, registry), restless_temporal)
+    client = TurnkeeperClient(restless_temporal, registry, query_patience=read_patience(settings))
+    return Desk(client, restless_temporal)
 
 
 async def executions(desk: Desk, workflow_id: str) -> int:

@@ -1,0 +1,39 @@
+"""The floor: the least that a hand-written Temporal workflow needs for a turn of the same shape.
+
+A session workflow takes an update, runs a child workflow with one activity, and answers.
+"""
+
+from datetime import timedelta
+
+from temporalio import activity, workflow
+
+
+@activity.defn
+async def answer(question: str) -> str:
+    """Stand for a model call."""
+    return f"an answer to {question}"
+
+
+@workflow.defn
+class FloorTurn:
+    """One turn."""
+
+    @workflow.run
+    async def run(self, question: str) -> str:
+        """Call the model."""
+        return await workflow.execute_activity(answer, question, start_to_close_timeout=timedelta(seconds=10))
+
+
+@workflow.defn
+class Floor:
+    """One session."""
+
+    @workflow.run
+    async def run(self) -> None:
+        """Wait for ever."""
+        await workflow.wait_condition(lambda: False)
+
+    @workflow.update
+    async def turn(self, question: str) -> str:
+        """Take a turn."""
+        return await workflow.execute_child_workflow(FloorTurn.run, question)
