@@ -165,7 +165,7 @@ def _clear_leftovers(up_file: Path) -> None:
     for pid in ours.values():
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
-    while any(_is_ours(pid) for pid in ours.values()):
+    while any(_is_running(pid) for pid in ours.values()):
         time.sleep(0.05)  # A killed process keeps its ports until the kernel has let go of it.
     up_file.unlink()
 
@@ -177,6 +177,15 @@ def _is_ours(pid: int) -> bool:
     except OSError:
         return False
     return any(mark in command for mark in ("worker.py", "-m api", "server start-dev", "local_stack", "research_desk"))
+
+
+def _is_running(pid: int) -> bool:
+    """Tell whether a process has not ended; its command line is gone before its ports are."""
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return False
+    return state not in ("X", "Z")
 
 
 async def main() -> int:

@@ -1,6 +1,7 @@
 """What the tests share: the embedded Temporal server, a worker, a model server, and a desk to ask from."""
 
 from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
 from pathlib import Path
 
 import pytest
@@ -72,8 +73,9 @@ async def running_worker(
     temporal: Client, registry: AgentRegistry, models: ModelClient, settings: Settings
 ) -> AsyncIterator[None]:
     """A worker in this process."""
-    (only,) = worker.build_workers(temporal, registry, models, settings)
-    async with only:
+    async with AsyncExitStack() as stack:
+        for part in worker.build_workers(temporal, registry, models, settings):
+            await stack.enter_async_context(part)
         yield
 
 

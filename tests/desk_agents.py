@@ -177,6 +177,12 @@ class Hooked(Assistant):
             raise RuntimeError("the finish hook stumbles")
 
 
+class Specialist(Clerk):
+    """Works on a task queue of its own."""
+
+    task_queue = "specialists"
+
+
 class Author(ChatAgent):
     """Writes its own turn."""
 
@@ -188,4 +194,4 @@ class Author(ChatAgent):
         yield TextEnd(id="t")
 
 
-AGENTS: tuple[type[Agent], ...] = (Assistant, Author, Capped, Clerk, Echo, Hooked)
+AGENTS: tuple[type[Agent], ...] = (Assistant, Author, Capped, Clerk, Echo, Hooked, Specialist)

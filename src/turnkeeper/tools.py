@@ -88,7 +88,7 @@ class FunctionTool:
         """
         try:
             # Looked for before pydantic makes JSON of them, which turns them into null without a word.
-            refuse_non_finite(self.result_type.dump_python(value))
+            refuse_non_finite(self.result_type.dump_python(value, warnings=False))
             result = clean_json(self.result_type.dump_python(value, mode="json", warnings="error"))
             size = len(json.dumps(result, ensure_ascii=False).encode())
         except (PydanticSerializationError, RecursionError, ValueError) as error:

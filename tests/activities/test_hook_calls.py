@@ -16,6 +16,7 @@ from turnkeeper.agents import Agent, AgentToolInputRequest
 from turnkeeper.client import TurnkeeperClient
 from turnkeeper.messages import UIMessage, user_message
 from turnkeeper.registry import AgentRegistry
+from turnkeeper.runs import MAX_ERROR_BYTES
 from turnkeeper.steps import CallHookInput, CheckOutputInput, HookResult, StepSource, ToolResult
 from turnkeeper.tools import agent_tool
 from turnkeeper.turns import TranscriptRef
@@ -30,7 +31,7 @@ class Scribe(Agent):
 
     async def get_agent_tool_output(self, run_id: str) -> Any:
         """Give what is no JSON."""
-        return object()
+        return 10**5_000 if run_id == "huge" else object()
 
     async def get_agent_tool_summary(self, run_id: str, output: JsonValue) -> str:
         """Quote the conversation."""
@@ -41,6 +42,7 @@ class Editor(Agent):
     """Declares what a scribe's output is."""
 
     lines = agent_tool(Scribe, description="Write.", input=UIMessage, output=list[int])
+    rates = agent_tool(Scribe, description="Write.", input=UIMessage, output=list[float])
     prose = agent_tool(Scribe, description="Write.", input=UIMessage)
 
 
@@ -112,3 +114,24 @@ async def test_rf_09_an_output_that_does_not_fit_is_an_error_that_names_the_tool
     result = await _check(temporal, "lines", output)
     assert result.output is None
     assert (result.error or "").startswith("The sub-agent's output is not what lines declares: ")
+
+
+async def test_rf_10_an_output_with_many_mistakes_is_a_short_error(temporal: Client) -> None:
+    """RF-10: an error about a huge output is not huge itself."""
+    result = await _check(temporal, "lines", ["x"] * 5_000)
+    assert result.error
+    assert len(result.error.encode()) <= MAX_ERROR_BYTES
+
+
+async def test_field_33_a_number_that_json_lacks_is_an_error_where_the_declared_type_makes_one(
+    temporal: Client,
+) -> None:
+    """Field case 33: the text `nan` is a number to pydantic, and would reach the model as null."""
+    result = await _check(temporal, "rates", ["nan"])
+    assert (result.output, bool(result.error)) == (None, True)
+
+
+async def test_field_33_a_hook_that_returns_a_huge_integer_fails_for_good(temporal: Client) -> None:
+    """Field case 33: what is written into a history must be read again."""
+    with pytest.raises(ApplicationError, match="returned what is not JSON"):
+        await _call(temporal, "get_agent_tool_output", ("huge",))

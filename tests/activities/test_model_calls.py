@@ -24,7 +24,7 @@ from turnkeeper.client import TurnkeeperClient
 from turnkeeper.errors import MODEL_REFUSED, MODEL_UNAVAILABLE, UNKNOWN_AGENT
 from turnkeeper.messages import ReasoningPart, StepStartPart, TextPart, ToolPart, close_open_calls
 from turnkeeper.registry import AgentRegistry
-from turnkeeper.runs import Display
+from turnkeeper.runs import MAX_ERROR_BYTES, Display
 from turnkeeper.steps import (
     AgentToolDispatch,
     CallModelInput,
@@ -64,6 +64,11 @@ class Clerk(Agent):
     async def rate(self, ratio: float) -> float:
         """Rate something."""
         return ratio
+
+    @tool
+    async def sort(self, numbers: list[int]) -> list[int]:
+        """Sort numbers."""
+        return sorted(numbers)
 
     ask = agent_tool("Clerk", description="Ask.", input=Question, output=list[str], display_name="Clerk")
 
@@ -232,6 +237,18 @@ async def test_field_12_arguments_that_do_not_fit_are_refused_before_dispatch(de
         assert dispatch.error.startswith(f"The arguments of {name} are not valid. ")
 
 
+async def test_field_12_an_error_about_many_mistakes_is_short(desk: Desk) -> None:
+    """Field case 12: the model reads it in every later step; arguments, their names and tools' names may be huge."""
+    calls = await desk.call(
+        ToolCall("sort", {"numbers": ["x"] * 5_000}),
+        ToolCall("now", {"j" * 50_000: 1}),
+        ToolCall("n" * 50_000),
+    )
+    for _, dispatch in calls:
+        assert isinstance(dispatch, RefusedDispatch)
+        assert len(dispatch.error.encode()) <= MAX_ERROR_BYTES
+
+
 @pytest.mark.parametrize("number", ["NaN", "1e999"])
 async def test_field_33_a_number_that_json_lacks_is_refused(desk: Desk, number: str) -> None:
     """Field case 33: it would reach the tool as null without notice."""
@@ -245,8 +262,8 @@ async def test_field_33_half_a_surrogate_pair_in_arguments_becomes_a_question_ma
     assert noted[0].input == {"text": "? 😀"}
     assert isinstance(asked[1], AgentToolDispatch)
     assert asked[0].input == asked[1].input == {"query": "?"}
-    [(_, dispatch)] = await desk.call(ToolCall("note", {"\ud83d": ""}))
-    assert isinstance(dispatch, RefusedDispatch)
+    refused = await desk.call(ToolCall("note", {"\ud83d": ""}), ToolCall("note", '{"\\ud83d": NaN}'))
+    assert [type(dispatch) for _, dispatch in refused] == [RefusedDispatch] * 2
 
 
 @pytest.mark.parametrize("name", ["search the web", "погода", "n" * 90])
@@ -254,14 +271,14 @@ async def test_field_14_a_made_up_tool_is_refused_with_the_real_ones(desk: Desk,
     """Field case 14: the turn goes on."""
     [(part, dispatch)] = await desk.call(ToolCall(name))
     assert part.tool_name == name
-    assert dispatch == RefusedDispatch(error=f"There is no tool '{name}'. The tools are: ask, note, now, rate.")
+    assert dispatch == RefusedDispatch(error=f"There is no tool '{name}'. The tools are: ask, note, now, rate, sort.")
 
 
 async def test_field_14_a_call_without_a_name_is_kept_as_unnamed(desk: Desk) -> None:
     """Field case 14: a part without a name cannot be read; the model is told what there is."""
     [(part, dispatch)] = await desk.call(ToolCall(""))
     assert part.tool_name == "unnamed"
-    assert dispatch == RefusedDispatch(error="There is no tool ''. The tools are: ask, note, now, rate.")
+    assert dispatch == RefusedDispatch(error="There is no tool ''. The tools are: ask, note, now, rate, sort.")
 
 
 @pytest.mark.parametrize(

@@ -472,6 +472,14 @@ def test_in_10_the_input_of_an_agent_tool_is_validated() -> None:
         _agent_tool("ask").parse_input({"query": "q", "filters": [{}]})
 
 
+@pytest.mark.parametrize("value", ["nan", "inf", "-Infinity"])
+def test_field_33_an_input_with_a_number_that_json_lacks_is_an_error(value: str) -> None:
+    """Field case 33: such text is a number to pydantic, and would reach the run as null."""
+    found = agent_tool("Sampler", description="Ask.", input=Ratio, name="ask")
+    with pytest.raises(ArgumentError, match="value"):
+        found.parse_input({"value": value})
+
+
 def test_an_agent_tool_is_named_after_its_attribute_unless_it_is_named() -> None:
     """Field case 14: the agent's display name is never the tool's name."""
     assert (_agent_tool("ask").name, _agent_tool("ask_other").name) == ("ask", "ask_other")

@@ -38,8 +38,8 @@ async def restless_worker(
     restless_temporal: Client, registry: AgentRegistry, models: ModelClient, settings: Settings
 ) -> AsyncIterator[None]:
     """A worker on that server."""
-    (only,) = worker.build_workers(restless_temporal, registry, models, settings)
-    async with only:
+    main, *_ = worker.build_workers(restless_temporal, registry, models, settings)
+    async with main:
         yield
 
 

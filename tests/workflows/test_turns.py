@@ -7,9 +7,12 @@ import pytest
 from desk import Desk, eventually
 from desk_agents import calls, gate
 from model_server import ModelServer
+from temporalio.api.enums.v1 import EventType
 
 from turnkeeper.errors import Conflict, NotFound, TooLarge
 from turnkeeper.messages import ToolPart, UIMessage, user_message
+
+SCHEDULED = EventType.EVENT_TYPE_ACTIVITY_TASK_SCHEDULED
 
 
 def tool_part(message: UIMessage, position: int = 0) -> ToolPart:
@@ -175,6 +178,16 @@ async def test_a_queued_turn_that_is_cancelled_never_starts(desk: Desk) -> None:
     texts = [message.text for message in await desk.messages("Clerk")]
     assert "say never" not in texts
     assert texts[-1] == "last"
+
+
+async def test_an_agents_activities_run_on_the_task_queue_that_it_names(desk: Desk) -> None:
+    """Design 4: the workflows stay where they are."""
+    turn = await desk.ask("Specialist", 'call add {"left": 1, "right": 2}')
+    events = await desk.history(desk.turn_workflow_id("Specialist", turn))
+    scheduled = [it.activity_task_scheduled_event_attributes for it in events if it.event_type == SCHEDULED]
+    assert turn.status == "completed"
+    assert {attributes.task_queue.name for attributes in scheduled} == {"specialists"}
+    assert events[0].workflow_execution_started_event_attributes.task_queue.name == "turnkeeper"
 
 
 async def test_a_chat_agent_writes_its_own_turn(desk: Desk) -> None:
