@@ -3,7 +3,7 @@
 import inspect
 from typing import Any, get_type_hints
 
-from pydantic import JsonValue, TypeAdapter, ValidationError
+from pydantic import JsonValue, TypeAdapter
 from pydantic_core import PydanticSerializationError
 from temporalio import activity
 
@@ -14,6 +14,7 @@ from activities.transcripts import TranscriptReader
 from turnkeeper import names
 from turnkeeper.agents import HOOKS
 from turnkeeper.json_values import clean_json
+from turnkeeper.runs import shorten_error
 from turnkeeper.steps import CallHookInput, CheckOutputInput, HookResult, ToolResult
 from turnkeeper.tools import AgentTool
 
@@ -58,9 +59,10 @@ class HookActivities:
             return ToolResult(output=check.output)
         try:
             valid = tool.output_type.validate_python(check.output)
-        except ValidationError as error:
-            return ToolResult(error=f"The sub-agent's output is not what {check.tool_name} declares: {error}")
-        return ToolResult(output=tool.output_type.dump_python(valid, mode="json"))
+            return ToolResult(output=clean_json(tool.output_type.dump_python(valid, mode="json")))
+        except (PydanticSerializationError, RecursionError, ValueError) as error:
+            text = f"The sub-agent's output is not what {check.tool_name} declares: {error}"
+            return ToolResult(error=shorten_error(text))
 
 
 def _typed(method: Any, arguments: tuple[JsonValue, ...]) -> list[Any]:

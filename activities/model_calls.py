@@ -19,7 +19,7 @@ from turnkeeper.errors import MODEL_REFUSED, MODEL_UNAVAILABLE, TranscriptUnread
 from turnkeeper.json_values import clean_json
 from turnkeeper.messages import Part, ReasoningPart, StepStartPart, TextPart, ToolPart, UIMessage, close_open_calls
 from turnkeeper.registry import AgentRegistry
-from turnkeeper.runs import input_preview
+from turnkeeper.runs import input_preview, shorten_error
 from turnkeeper.steps import (
     AgentToolDispatch,
     CallModelInput,
@@ -157,17 +157,21 @@ def _dispatch_of(registry: AgentRegistry, agent: Agent, made: ModelToolCall) -> 
     try:
         arguments = _decoded(made.arguments)
     except (RecursionError, ValueError) as error:
-        return made.arguments, RefusedDispatch(error=f"The arguments of {made.name} are not JSON: {error}.")
+        return made.arguments, RefusedDispatch(
+            error=shorten_error(f"The arguments of {made.name} are not JSON: {error}.")
+        )
     tool = agent.tools.get(made.name)
     if tool is None:
         known = ", ".join(agent.tools) or "none"
-        return arguments, RefusedDispatch(error=f"There is no tool {made.name!r}. The tools are: {known}.")
+        return arguments, RefusedDispatch(
+            error=shorten_error(f"There is no tool {made.name[:100]!r}. The tools are: {known}.")
+        )
     try:
         if isinstance(tool, AgentTool):
             return arguments, _agent_dispatch(registry, tool, arguments)
         tool.parse_arguments(arguments)
     except ArgumentError as error:
-        return arguments, RefusedDispatch(error=str(error))
+        return arguments, RefusedDispatch(error=shorten_error(str(error)))
     return arguments, FunctionToolDispatch(timeout=tool.timeout, attempts=tool.attempts)
 
 

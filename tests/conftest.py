@@ -1,6 +1,7 @@
 """What the tests share: the embedded Temporal server, a worker, a model server, and a desk to ask from."""
 
-from collections.abc import AsyncIterator
+import os
+from collections.abc import AsyncIterator, Generator
 from contextlib import AsyncExitStack
 from pathlib import Path
 
@@ -86,3 +87,13 @@ def desk(
     """A desk with an instance name of its own, served by the running worker."""
     start_afresh(model_server)
     return Desk(TurnkeeperClient(temporal, registry, query_patience=read_patience(settings)), temporal)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Under `TURNKEEPER_TEST_ALL=1`, as in CI, count a skipped test as a failure."""
+    report = yield
+    if report.skipped and os.environ.get("TURNKEEPER_TEST_ALL") == "1":
+        report.outcome = "failed"
+        report.longrepr = f"skipped although TURNKEEPER_TEST_ALL=1: {report.longrepr}"
+    return report

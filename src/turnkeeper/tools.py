@@ -129,8 +129,10 @@ class AgentTool:
             ArgumentError: it does not fit; the text names each field.
         """
         parsed = _validate_arguments(self.name, self.input_model, arguments)
-        dumped: JsonValue = parsed.model_dump(mode="json", by_alias=True)
-        return dumped
+        try:
+            return clean_json(parsed.model_dump(mode="json", by_alias=True), "the input")
+        except (PydanticSerializationError, RecursionError, ValueError) as error:
+            raise ArgumentError(f"The arguments of {self.name} are not valid. {error}") from error
 
 
 @overload
