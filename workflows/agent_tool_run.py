@@ -9,7 +9,7 @@ from temporalio.exceptions import ApplicationError, FailureError, is_cancelled_e
 
 from turnkeeper import names
 from turnkeeper.messages import UIMessage, last_assistant_text, user_message
-from turnkeeper.outcomes import error_result, failure_from_result, failure_text
+from turnkeeper.outcomes import cancel_reason, error_result, failure_from_result, failure_text
 from turnkeeper.runs import AgentToolResult, AgentToolRunInspection, default_summary, input_text
 from turnkeeper.search_attributes import outcome_update
 from turnkeeper.turns import LoopState, RunFinished, RunInput
@@ -115,7 +115,7 @@ class AgentToolRun(ModelToolLoop):
         return error_result(self._input.run_id, self._profile.agent_type, text)
 
     def _aborted(self) -> AgentToolResult:
-        reason = workflow.cancellation_reason() or "cancelled"
+        reason = cancel_reason(workflow.cancellation_reason())
         return self._error(reason).model_copy(update={"status": "aborted"})
 
     async def _report_end(self, result: AgentToolResult) -> None:

@@ -4,6 +4,7 @@ import asyncio
 
 from temporalio import workflow
 from temporalio.exceptions import (
+    ActivityError,
     CancelledError,
     ChildWorkflowError,
     FailureError,
@@ -16,7 +17,7 @@ from turnkeeper.outcomes import error_result, failure_text, result_from_failure
 from turnkeeper.runs import AgentToolResult, AgentToolRunInfo
 from turnkeeper.turns import DispatchRunInput, RunRecord
 from workflows.run_registry import RunRegistry
-from workflows.run_starts import Dispatcher, announce_end, attach_run, call_hook, start_run
+from workflows.run_starts import Dispatcher, announce_end, attach_run, call_hook, cancel_run, start_run
 
 
 class AwaitedRuns:
@@ -27,6 +28,7 @@ class AwaitedRuns:
         self.dispatcher = dispatcher
         self.registry = RunRegistry(records, open_elsewhere)
         self._tasks: dict[str, asyncio.Task[AgentToolResult]] = {}
+        self._cancel_reasons: dict[str, str] = {}
 
     async def dispatch(self, request: DispatchRunInput) -> AgentToolResult | None:
         """Start a run, or meet the one that already has this id.
@@ -71,6 +73,7 @@ class AwaitedRuns:
         """Cancel one run; without effect when it has ended (CX-12)."""
         task = self._tasks.get(run_id)
         if task is not None and not task.done():
+            self._cancel_reasons[run_id] = reason
             task.cancel(reason)
 
     async def cancel_all(self, reason: str) -> None:
@@ -90,17 +93,18 @@ class AwaitedRuns:
         run_id, agent_type = request.run_id, request.profile.agent_type
         try:
             await self._announce_start(self.registry.info(run_id))
-            return await self._follow_child(request)
-        except WorkflowAlreadyStartedError:
-            return await self._follow_foreign(request)
+            try:
+                return await self._follow_child(request)
+            except WorkflowAlreadyStartedError:
+                return await self._follow_foreign(request)
         except ChildWorkflowError as error:
             return result_from_failure(
-                error.cause, run_id=run_id, agent_type=agent_type, reason=workflow.cancellation_reason()
+                error.cause, run_id=run_id, agent_type=agent_type, reason=self._cancel_reasons.get(run_id)
             )
         except (FailureError, asyncio.CancelledError) as error:
             if is_cancelled_exception(error):
                 return result_from_failure(
-                    CancelledError(), run_id=run_id, agent_type=agent_type, reason=workflow.cancellation_reason()
+                    CancelledError(), run_id=run_id, agent_type=agent_type, reason=self._cancel_reasons.get(run_id)
                 )
             # DI-18: whatever keeps a run from starting is its result, and frees its slot.
             return error_result(run_id, agent_type, failure_text(error))
@@ -111,9 +115,18 @@ class AwaitedRuns:
         return await child
 
     async def _follow_foreign(self, request: DispatchRunInput) -> AgentToolResult:
-        """Wait for a run of this instance that an earlier turn dispatched under the same id (DI-09)."""
+        """Wait for a run of this instance that somebody else dispatched under the same id (DI-09).
+
+        A cancel reaches it like one that was dispatched here (DI-10 as decided).
+        """
         self.registry.mark_running(request.run_id)
-        return await attach_run(self.dispatcher.instance, request)
+        try:
+            return await attach_run(self.dispatcher.instance, request)
+        except (ActivityError, asyncio.CancelledError) as error:
+            if is_cancelled_exception(error):
+                reason = self._cancel_reasons.get(request.run_id, "cancelled")
+                await cancel_run(self.dispatcher.instance, request.run_id, reason)
+            raise
 
     async def _announce_start(self, info: AgentToolRunInfo) -> None:
         if "on_agent_tool_start" in self.dispatcher.profile.hooks:

@@ -9,7 +9,7 @@ from temporalio.exceptions import ActivityError, is_cancelled_exception
 from activities.model_calls import ModelCallActivities
 from turnkeeper import names
 from turnkeeper.messages import UIMessage, close_open_calls, settle_calls
-from turnkeeper.outcomes import failure_text
+from turnkeeper.outcomes import cancel_reason, failure_text
 from turnkeeper.runs import AgentToolRunInfo
 from turnkeeper.steps import CallModelInput, StepResult
 from turnkeeper.turns import (
@@ -109,7 +109,7 @@ class ModelToolLoop:
             return LoopEnd(error=failure_text(error))
         finally:
             self._close_open_step()
-            await self._runs.cancel_all(workflow.cancellation_reason() or LEFT_BEHIND)
+            await self._runs.cancel_all(_stop_reason())
         return LoopEnd(error=f"The agent stopped at its limit of {self._profile.max_steps} steps without an answer.")
 
     async def _call_model(self) -> StepResult:
@@ -140,7 +140,7 @@ class ModelToolLoop:
     def _close_open_step(self) -> None:
         """Give the calls of a step that was cut short their results, so that the transcript stays valid."""
         if self._open_step is not None:
-            reason = f"The call was stopped: {workflow.cancellation_reason() or 'the turn ended'}."
+            reason = f"The call was stopped: {_stop_reason()}."
             self._log.append(close_open_calls(self._open_step, reason))
             self._open_step = None
 
@@ -167,3 +167,9 @@ class ModelToolLoop:
     def _continue_as_new(self, state: LoopState) -> None:
         """Start this workflow anew with `state`; each workflow knows its own input."""
         raise NotImplementedError
+
+
+def _stop_reason() -> str:
+    """Return why what is still open has to stop."""
+    given = workflow.cancellation_reason()
+    return LEFT_BEHIND if given is None else cancel_reason(given)

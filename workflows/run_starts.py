@@ -5,7 +5,7 @@ from typing import Any
 
 from pydantic import JsonValue
 from temporalio import workflow
-from temporalio.exceptions import ActivityError
+from temporalio.exceptions import ActivityError, ApplicationError
 
 from activities.hook_calls import HookActivities
 from activities.run_watch import RunWatchActivities
@@ -109,6 +109,15 @@ async def start_run(
         ),
     )
     return child
+
+
+async def cancel_run(instance: str, run_id: str, reason: str) -> None:
+    """Ask a run of `instance` to stop; without effect when it has ended (CX-12)."""
+    run = workflow.get_external_workflow_handle(names.run_workflow_id(instance, run_id))
+    try:
+        await run.cancel(reason=reason)
+    except ApplicationError as error:
+        workflow.logger.info("run %s could not be cancelled: %s", run_id, error)
 
 
 async def attach_run(instance: str, request: DispatchRunInput) -> AgentToolResult:

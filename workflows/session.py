@@ -11,7 +11,7 @@ from activities.run_watch import RunWatchActivities
 from turnkeeper import names
 from turnkeeper.messages import UIMessage, close_open_calls
 from turnkeeper.outcomes import failure_text
-from turnkeeper.runs import AgentToolRunInfo
+from turnkeeper.runs import AgentToolResult, AgentToolRunInfo
 from turnkeeper.search_attributes import instance_attributes
 from turnkeeper.turns import (
     CancelRunInput,
@@ -54,7 +54,7 @@ class AgentSession:
         self._log = MessageLog(session.messages)
         self._inbox = deque(session.queue)
         self._turns = TurnLedger(session.turns, session.turns_submitted)
-        self._runs = SessionRuns(self._dispatcher(), session.runs)
+        self._runs = SessionRuns(self._dispatcher, self._queue_delivery, session.runs)
         self._active: workflow.ChildWorkflowHandle[Any, TurnResult] | None = None
         self._cancel_reasons: dict[str, str] = {}
 
@@ -128,8 +128,7 @@ class AgentSession:
     @workflow.signal(name=names.RUN_FINISHED)
     def run_finished(self, finished: RunFinished) -> None:
         """Note a run's last word, once."""
-        if self._runs.end(finished):
-            self._inbox.append(QueuedDelivery(result=finished.result, profile=self._profile))
+        self._runs.end(finished.result, finished.at)
 
     @workflow.query(name=names.SNAPSHOT)
     def snapshot(self) -> SessionSnapshot:
@@ -222,6 +221,9 @@ class AgentSession:
             return result
         closed = close_open_calls(result.message, "The call was stopped: the turn ended.")
         return result.model_copy(update={"message": closed})
+
+    def _queue_delivery(self, result: AgentToolResult) -> None:
+        self._inbox.append(QueuedDelivery(result=result, profile=self._profile))
 
     async def _deliver(self, work: QueuedDelivery) -> None:
         await announce_end(self._dispatcher(), self._runs.registry.info(work.result.run_id), work.result)

@@ -1,22 +1,37 @@
 """The agent-tool runs that a session dispatched itself: they outlive its continue-as-new and report by signal."""
 
-from temporalio import workflow
-from temporalio.exceptions import ApplicationError, FailureError, WorkflowAlreadyStartedError
+import asyncio
+from collections.abc import Callable
+from datetime import datetime
 
-from turnkeeper import names
-from turnkeeper.outcomes import error_result, failure_text
+from temporalio import workflow
+from temporalio.exceptions import ChildWorkflowError, FailureError, WorkflowAlreadyStartedError
+
+from turnkeeper.outcomes import error_result, failure_text, result_from_failure
 from turnkeeper.runs import AgentToolResult
-from turnkeeper.turns import DispatchRunInput, RunFinished, RunRecord
+from turnkeeper.turns import DispatchRunInput, RunRecord
 from workflows.run_registry import RunRegistry
-from workflows.run_starts import Dispatcher, call_hook, start_run
+from workflows.run_starts import Dispatcher, call_hook, cancel_run, start_run
 
 
 class SessionRuns:
-    """Starts runs, and notes their ends as they are signalled."""
+    """Starts runs, and notes their ends."""
 
-    def __init__(self, dispatcher: Dispatcher, records: tuple[RunRecord, ...]) -> None:
-        """Begin with the rows from before a continue-as-new."""
+    def __init__(
+        self,
+        dispatcher: Callable[[], Dispatcher],
+        on_end: Callable[[AgentToolResult], None],
+        records: tuple[RunRecord, ...],
+    ) -> None:
+        """Begin with the rows from before a continue-as-new.
+
+        Args:
+            dispatcher: gives the session as a dispatcher, with its agent as it is known by now.
+            on_end: is called once for each run that ends.
+            records: the rows.
+        """
         self._dispatcher = dispatcher
+        self._on_end = on_end
         self.registry = RunRegistry(records)
 
     async def dispatch(self, request: DispatchRunInput) -> AgentToolResult | None:
@@ -26,7 +41,7 @@ class SessionRuns:
             None once the run has started; its result when it was refused, failed to start, or had already ended.
         """
         if self.registry.find(request) is None:
-            cap = self._dispatcher.profile.max_concurrent_agent_tools
+            cap = self._dispatcher().profile.max_concurrent_agent_tools
             refusal = self.registry.admit(request, depth=1, cap=cap, now=workflow.now())
             if refusal is not None:
                 return refusal
@@ -34,29 +49,24 @@ class SessionRuns:
         await workflow.wait_condition(lambda: not self.registry.is_starting(request.run_id))
         return self.registry.result(request.run_id)
 
-    def end(self, finished: RunFinished) -> bool:
-        """Note a run's last word; returns whether it was news."""
-        if not self.registry.is_open(finished.result.run_id):
-            return False
-        self.registry.mark_ended(finished.result, finished.at)
-        return True
+    def end(self, result: AgentToolResult, at: datetime) -> None:
+        """Note how a run ended, once."""
+        if self.registry.is_open(result.run_id):
+            self.registry.mark_ended(result, at)
+            self._on_end(result)
 
     async def cancel(self, run_id: str, reason: str) -> None:
         """Ask a run of this session's to stop; without effect when it is unknown or has ended."""
-        if not self.registry.is_open(run_id):
-            return
-        run = workflow.get_external_workflow_handle(names.run_workflow_id(self._dispatcher.instance, run_id))
-        try:
-            await run.cancel(reason=reason)
-        except ApplicationError as error:
-            workflow.logger.info("run %s could not be cancelled: %s", run_id, error)
+        if self.registry.is_open(run_id):
+            await cancel_run(self._dispatcher().instance, run_id, reason)
 
     async def _start(self, request: DispatchRunInput) -> None:
         try:
-            if "on_agent_tool_start" in self._dispatcher.profile.hooks:
+            if "on_agent_tool_start" in self._dispatcher().profile.hooks:
                 info = self.registry.info(request.run_id).model_dump(mode="json")
-                await call_hook(self._dispatcher, "on_agent_tool_start", info)
-            await start_run(self._dispatcher, request, awaited=False)
+                await call_hook(self._dispatcher(), "on_agent_tool_start", info)
+            child = await start_run(self._dispatcher(), request, awaited=False)
+            child.add_done_callback(lambda ended: self._note_silent_end(request, ended))
             self.registry.mark_running(request.run_id)
         except WorkflowAlreadyStartedError:
             # A turn of this instance dispatched it, and keeps its row. Whoever asked follows it by its id.
@@ -64,3 +74,13 @@ class SessionRuns:
         except FailureError as error:
             result = error_result(request.run_id, request.profile.agent_type, failure_text(error))
             self.registry.mark_ended(result, workflow.now())
+
+    def _note_silent_end(self, request: DispatchRunInput, child: asyncio.Task[AgentToolResult]) -> None:
+        """Note the end of a run that could not report it, such as one that an operator terminated.
+
+        A run signals before it closes, so that a row which is still open by then has had no signal.
+        """
+        error = None if child.cancelled() else child.exception()
+        if isinstance(error, ChildWorkflowError):
+            run_id, agent_type = request.run_id, request.profile.agent_type
+            self.end(result_from_failure(error.cause, run_id=run_id, agent_type=agent_type), workflow.now())

@@ -44,6 +44,14 @@ def error_result(run_id: str, agent_type: str, error: str) -> AgentToolResult:
     return AgentToolResult(run_id=run_id, agent_type=agent_type, status="error", error=text)
 
 
+def cancel_reason(given: str | None) -> str:
+    """Return why a workflow was cancelled, in its author's words: Temporal adds whose request it was."""
+    reason = given or ""
+    if reason.startswith("Cancel requested by workflow"):
+        reason = reason.partition("with reason: ")[2]
+    return reason or "cancelled"
+
+
 def failure_text(error: BaseException) -> str:
     """Return what went wrong in its author's words, without the types that Temporal wraps around them (RF-20)."""
     while isinstance(error, FailureError):

@@ -9,6 +9,7 @@ import pytest
 from desk import Desk, eventually
 from desk_agents import calls, gate
 from model_server import ModelServer
+from temporalio.service import RPCError
 
 from turnkeeper import names
 from turnkeeper.errors import Conflict
@@ -84,6 +85,28 @@ async def test_di_09_a_run_that_goes_on_is_joined_and_not_started_again(desk: De
     assert [row.run_id for row in await desk.client.runs.registered(session_id)] == ["joined"]
 
 
+async def test_di_10_cancelling_a_turn_that_joined_a_run_cancels_the_run(desk: Desk) -> None:
+    """DI-10 as decided: a re-issued run honours its caller's cancellation like a fresh one."""
+    query = f"call wait {json.dumps({'name': desk.name})}"
+    await dispatch(desk, "joined", {"query": query})
+    await eventually(lambda: _noted(f"wait {desk.name}"), bool)
+    turn = await desk.submit("Assistant", named_run("joined", query))
+    turn_id = desk.turn_workflow_id("Assistant", turn)
+
+    async def is_following() -> bool:
+        try:
+            described = await desk.temporal.get_workflow_handle(turn_id).describe()
+        except RPCError:
+            return False
+        return any(it.activity_type.name == "attach_run" for it in described.raw_description.pending_activities)
+
+    await eventually(is_following, bool)
+    await desk.client.cancel_turn("Assistant", desk.name, turn.turn_id, "no more")
+    result = await desk.client.runs.wait(desk.session_id("Assistant"), ("joined",))
+    assert (result.status, result.error) == ("aborted", "no more")
+    assert (await desk.client.wait_for_turn("Assistant", desk.name, turn.turn_id)).status == "aborted"
+
+
 async def test_field_08_one_run_id_dispatched_twice_at_once_is_one_run(desk: Desk, model_server: ModelServer) -> None:
     """Field case 8: every caller gets the same outcome, and one child turn was taken."""
     marker = uuid4().hex
@@ -143,6 +166,17 @@ async def test_di_25_a_run_needs_no_turn_and_its_end_reaches_the_registry_and_th
         f"start {session_id} solo starting",
         f"finish {session_id} solo completed completed",
     ]
+
+
+async def test_a_run_that_an_operator_terminates_is_not_shown_as_running(desk: Desk) -> None:
+    """Design 8: it cannot report its own end, so its session notes it."""
+    await dispatch(desk, "killed", {"query": f"call wait {json.dumps({'name': desk.name})}"}, at="Hooked")
+    await eventually(lambda: _noted(f"wait {desk.name}"), bool)
+    session_id = desk.session_id("Hooked")
+    await desk.temporal.get_workflow_handle(f"{session_id}/runs/killed").terminate()
+    await eventually(lambda: _noted(f"finish {session_id} killed error error"), bool)
+    (row,) = await desk.client.runs.registered(session_id)
+    assert (row.status, row.error) == ("error", "The sub-agent was terminated by an operator.")
 
 
 async def _noted(text: str) -> bool:
