@@ -33,7 +33,7 @@ logger = logging.getLogger("turnkeeper.worker")
 
 
 def build_workers(temporal: Client, registry: AgentRegistry, models: ModelClient, settings: Settings) -> list[Worker]:
-    """Return a worker for the workflows and one more for each task queue that an agent class names.
+    """Return a worker for each task queue that this process polls, the workflows' own first.
 
     Args:
         temporal: a client that was connected with `TurnkeeperPlugin`.
@@ -54,31 +54,24 @@ def build_workers(temporal: Client, registry: AgentRegistry, models: ModelClient
         run_watch.attach_run,
         run_watch.read_stopped_turn,
     ]
-    grace = timedelta(seconds=settings.shutdown_grace_seconds)
-    own_queues = {registry.get(agent_type).task_queue for agent_type in registry.agent_types} - {None}
-    main = Worker(
-        temporal,
-        task_queue=settings.task_queue,
-        activities=activities,
-        max_concurrent_activities=MAX_CONCURRENT_ACTIVITIES,
-        max_cached_workflows=settings.workflow_cache,
-        max_heartbeat_throttle_interval=HEARTBEAT_INTERVAL,
-        graceful_shutdown_timeout=grace,
-    )
-    return [main, *(_agent_worker(temporal, str(queue), activities, grace) for queue in sorted(map(str, own_queues)))]
+    return [
+        Worker(
+            temporal,
+            task_queue=task_queue,
+            activities=activities,
+            max_concurrent_activities=MAX_CONCURRENT_ACTIVITIES,
+            max_cached_workflows=settings.workflow_cache,
+            max_heartbeat_throttle_interval=HEARTBEAT_INTERVAL,
+            graceful_shutdown_timeout=timedelta(seconds=settings.shutdown_grace_seconds),
+        )
+        for task_queue in settings.poll or _task_queues(registry, settings)
+    ]
 
 
-def _agent_worker(
-    temporal: Client, task_queue: str, activities: Sequence[Callable[..., Any]], grace: timedelta
-) -> Worker:
-    return Worker(
-        temporal,
-        task_queue=task_queue,
-        activities=activities,
-        max_concurrent_activities=MAX_CONCURRENT_ACTIVITIES,
-        max_heartbeat_throttle_interval=HEARTBEAT_INTERVAL,
-        graceful_shutdown_timeout=grace,
-    )
+def _task_queues(registry: AgentRegistry, settings: Settings) -> list[str]:
+    """Return the workflows' task queue and those that agents name."""
+    own = {agent.task_queue for agent in map(registry.get, registry.agent_types) if agent.task_queue is not None}
+    return [settings.task_queue, *sorted(own - {settings.task_queue})]
 
 
 async def load_models(registry: AgentRegistry) -> ModelClient:

@@ -30,6 +30,7 @@ from turnkeeper.steps import (
     Usage,
 )
 from turnkeeper.tools import AgentTool, ArgumentError
+from turnkeeper.turns import MAX_CALLS
 from turnkeeper.wire import WireModel
 
 _CHUNK: TypeAdapter[UIMessageChunk] = TypeAdapter(UIMessageChunk)
@@ -148,7 +149,11 @@ def _calls_of(registry: AgentRegistry, agent: Agent, step: int, reply: ModelRepl
         part = ToolPart(
             type=f"tool-{made.name or UNNAMED}", tool_call_id=call_id, state="input-available", input=arguments
         )
-        calls.append((part, RefusedDispatch(error=CUT_OFF) if reply.is_cut_off else dispatch))
+        if reply.is_cut_off:
+            dispatch = RefusedDispatch(error=CUT_OFF)
+        elif position >= MAX_CALLS:
+            dispatch = RefusedDispatch(error=f"Only {MAX_CALLS} calls are carried out at once. Make the others later.")
+        calls.append((part, dispatch))
     return calls
 
 

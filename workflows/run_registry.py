@@ -6,7 +6,7 @@ from datetime import datetime
 from turnkeeper.errors import Conflict
 from turnkeeper.outcomes import error_result
 from turnkeeper.runs import AgentToolResult, AgentToolRunInfo, RunStatus, input_digest, input_preview, run_id_taken
-from turnkeeper.turns import MAX_DEPTH, DispatchRunInput, RunRecord
+from turnkeeper.turns import MAX_DEPTH, MAX_OPEN_RUNS, DispatchRunInput, RunRecord
 
 
 class RunRegistry:
@@ -144,6 +144,9 @@ class RunRegistry:
             text = (
                 f"Agents may be nested {MAX_DEPTH} deep and {agent_type} would be number {depth}. Do the work yourself."
             )
+            return error_result(request.run_id, agent_type, text)
+        if self.open_count >= MAX_OPEN_RUNS:
+            text = f"{MAX_OPEN_RUNS} runs are open, more than which is not possible at once. Wait for some to end."
             return error_result(request.run_id, agent_type, text)
         if cap is not None and self.open_count + self._open_elsewhere >= cap:
             text = f"maxConcurrentAgentTools ({cap}) exceeded: wait for a run to end before starting another."

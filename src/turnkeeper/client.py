@@ -26,7 +26,7 @@ from turnkeeper.turns import (
     TurnResult,
     TurnStatus,
 )
-from turnkeeper.workflow_requests import QUERY_PATIENCE, WorkflowRequests
+from turnkeeper.workflow_requests import DESCRIBE_PATIENCE, QUERY_PATIENCE, WorkflowRequests
 
 _TURN_STATUSES: dict[WorkflowExecutionStatus | None, TurnStatus] = {
     WorkflowExecutionStatus.RUNNING: "running",
@@ -34,8 +34,6 @@ _TURN_STATUSES: dict[WorkflowExecutionStatus | None, TurnStatus] = {
     WorkflowExecutionStatus.COMPLETED: "completed",
     WorkflowExecutionStatus.CANCELED: "aborted",
 }
-
-DESCRIBE_PATIENCE = timedelta(seconds=2)
 
 POLLER_SILENCE = timedelta(seconds=75)
 """Temporal lists a poller for five minutes; one that is alive polls anew every minute."""
@@ -95,7 +93,8 @@ class TurnkeeperClient:
         profile = self.registry.profile(agent_type)
         request = SubmitInput(submission_id=submission_id or uuid4().hex, message=message, profile=profile)
         # Temporal answers an update id that it knows without asking the workflow, so another message needs another id.
-        update_id = f"submit-{request.submission_id}-{input_digest(message.text)}"
+        content = input_digest(message.model_dump(mode="json", exclude={"id"}))
+        update_id = f"submit-{request.submission_id}-{content}"
         session_id = self.session_id(agent_type, name)
         return await self.requests.update_session(session_id, profile, names.SUBMIT, request, TurnInfo, update_id)
 

@@ -22,6 +22,8 @@ class Settings(BaseSettings):
     """The modules that hold the agent classes, separated by commas."""
     task_queue: str = DEFAULT_TASK_QUEUE
     """The task queue of the workflows, and of the activities of agents that name none."""
+    poll: Annotated[tuple[str, ...], NoDecode] = ()
+    """The task queues that a worker polls, separated by commas; by default its own and those that its agents name."""
     data_dir: Path = Path(".data")
     """Where large payloads, the development server's database and `up.json` are kept."""
     api_host: str = "127.0.0.1"
@@ -40,7 +42,7 @@ class Settings(BaseSettings):
         """Where payloads that are too large for a history are kept; all processes must see the same folder."""
         return self.data_dir / "payloads"
 
-    @field_validator("agents", mode="before")
+    @field_validator("agents", "poll", mode="before")
     @classmethod
     def _split(cls, value: object) -> object:
         return tuple(name.strip() for name in value.split(",") if name.strip()) if isinstance(value, str) else value

@@ -17,6 +17,12 @@ MAX_MESSAGE_BYTES = 256 * 1024
 MAX_INPUT_BYTES = 1024 * 1024
 """The largest input of an agent-tool run, as JSON."""
 
+MAX_OPEN_RUNS = 500
+"""How many runs one turn, run or session may have open, whatever its agent's cap; Temporal allows 2,000 children."""
+
+MAX_CALLS = 200
+"""How many tool calls of one step are carried out; Temporal allows 2,000 activities under way."""
+
 MAX_DEPTH = 5
 """How many runs may be nested inside each other (field case 24)."""
 

@@ -36,6 +36,9 @@ UPDATE_PATIENCE = timedelta(seconds=15)
 QUERY_PATIENCE = timedelta(milliseconds=1800)
 """How long a status read may take; it has to answer within 2 s even when no worker does (field case 2)."""
 
+DESCRIBE_PATIENCE = timedelta(seconds=1)
+"""How long Temporal itself, which needs no worker for it, may take to describe a workflow or a task queue."""
+
 ACTIVITY_QUERY_PATIENCE = timedelta(seconds=30)
 """How long an activity waits for what it cannot work without."""
 
@@ -45,6 +48,7 @@ _NO_WORKER = "no worker answered in time; is one polling the task queue?"
 _PASSING = frozenset(
     {
         RPCStatusCode.ABORTED,
+        RPCStatusCode.CANCELLED,
         RPCStatusCode.DEADLINE_EXCEEDED,
         RPCStatusCode.INTERNAL,
         RPCStatusCode.RESOURCE_EXHAUSTED,
@@ -77,8 +81,10 @@ class WorkflowRequests:
         handle = self._handle(workflow_id)
         sent_id = update_id or uuid4().hex
 
-        async def attempt() -> ResultT:
-            answer: ResultT = await handle.execute_update(name, request, id=sent_id, result_type=result_type)
+        async def attempt(patience: timedelta) -> ResultT:
+            answer: ResultT = await handle.execute_update(
+                name, request, id=sent_id, result_type=result_type, rpc_timeout=patience
+            )
             return answer
 
         return await _until_answered(attempt)
@@ -100,14 +106,22 @@ class WorkflowRequests:
         """
         sent_id = update_id or uuid4().hex
 
-        async def attempt() -> ResultT:
-            answer: ResultT = await self.temporal.execute_update_with_start_workflow(
-                name,
-                request,
-                start_workflow_operation=self._session_start(session_id, profile),
-                id=sent_id,
-                result_type=result_type,
-            )
+        async def attempt(patience: timedelta) -> ResultT:
+            start = self._session_start(session_id, profile)
+            try:
+                answer: ResultT = await self.temporal.execute_update_with_start_workflow(
+                    name,
+                    request,
+                    start_workflow_operation=start,
+                    id=sent_id,
+                    result_type=result_type,
+                    rpc_timeout=patience,
+                )
+            except BaseException:
+                # The SDK keeps the failure in the operation as well, and complains when nobody looks at it there.
+                with contextlib.suppress(Exception, asyncio.CancelledError):
+                    await start.workflow_handle()
+                raise
             return answer
 
         return await _until_answered(attempt)
@@ -169,7 +183,7 @@ class WorkflowRequests:
             NotFound: there is no such workflow.
         """
         try:
-            return await self._handle(workflow_id).describe()
+            return await self._handle(workflow_id).describe(rpc_timeout=DESCRIBE_PATIENCE)
         except RPCError as error:
             if error.status == RPCStatusCode.NOT_FOUND:
                 raise NotFound("there is no such workflow") from error
@@ -191,23 +205,24 @@ class WorkflowRequests:
         )
 
 
-async def _until_answered(attempt: Callable[[], Awaitable[ResultT]]) -> ResultT:
+async def _until_answered(attempt: Callable[[timedelta], Awaitable[ResultT]]) -> ResultT:
+    deadline = time.monotonic() + UPDATE_PATIENCE.total_seconds()
     pause = 0.02
-    try:
-        async with asyncio.timeout(UPDATE_PATIENCE.total_seconds()):
-            while True:
-                try:
-                    return await attempt()
-                except WorkflowUpdateFailedError as error:
-                    _raise_unless_aborted(error)
-                except RPCError as error:
-                    _raise_unless_passing(error)
-                except WorkflowUpdateRPCTimeoutOrCancelledError:
-                    pass
-                await asyncio.sleep(pause)
-                pause = min(pause * 2, 1.0)
-    except TimeoutError as error:
-        raise Unavailable(_NO_WORKER) from error
+    while (remaining := deadline - time.monotonic()) > 0:
+        try:
+            return await attempt(timedelta(seconds=remaining))
+        except WorkflowUpdateFailedError as error:
+            _raise_unless_aborted(error)
+        except RPCError as error:
+            _raise_unless_passing(error)
+        except WorkflowUpdateRPCTimeoutOrCancelledError as error:
+            # The SDK raises this for a cancelled task too, which has to stay cancelled.
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():
+                raise asyncio.CancelledError from error
+        await asyncio.sleep(pause)
+        pause = min(pause * 2, 1.0)
+    raise Unavailable(_NO_WORKER)
 
 
 def _raise_unless_aborted(error: WorkflowUpdateFailedError) -> None:

@@ -38,12 +38,14 @@ def test_every_setting_is_read_from_its_variable(monkeypatch: pytest.MonkeyPatch
         "WORKFLOW_CACHE": "0",
         "SHUTDOWN_GRACE_SECONDS": "0.5",
         "AGENTS": "mine",
+        "POLL": "q, gpu",
     }
     for name, value in given.items():
         monkeypatch.setenv(f"TURNKEEPER_{name}", value)
     assert Settings().model_dump() == {
         "agents": ("mine",),
         "task_queue": "q",
+        "poll": ("q", "gpu"),
         "data_dir": Path("/tmp/data"),
         "api_host": "localhost",
         "api_port": 9000,
