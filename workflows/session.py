@@ -1,5 +1,6 @@
 """AgentSession: one agent instance, which takes one turn after the other until it is destroyed."""
 
+import asyncio
 from collections import deque
 from hashlib import blake2b
 from typing import Any
@@ -173,6 +174,9 @@ class AgentSession:
                 self._active.cancel(self._cancel_reasons[work.turn_id])
             self._add(await self._active)
         except ChildWorkflowError as failure:
+            if workflow.cancellation_reason() is not None:
+                # The session itself is cancelled, and has taken its turn along.
+                raise asyncio.CancelledError from failure
             self._add(await self._read_stopped(work.turn_id))
             if is_cancelled_exception(failure):
                 return "aborted", self._cancel_reasons.get(work.turn_id, "cancelled")
