@@ -4,6 +4,7 @@ import asyncio
 import json
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from desk import Desk, eventually
@@ -113,7 +114,7 @@ async def test_histories_of_this_release_replay(
         await replay(history, settings)
     if request.config.getoption("--record-histories"):
         for number, history in enumerate(histories):
-            recorded = {"workflowId": history.workflow_id, **history.to_json_dict()}
+            recorded = {"workflowId": history.workflow_id, **without_machine(history.to_json_dict())}
             path = HISTORIES / f"{scenario}-{number}.json"
             await asyncio.to_thread(path.write_text, json.dumps(recorded, indent=1) + "\n")
 
@@ -134,6 +135,14 @@ def test_there_is_a_recorded_history_of_every_workflow() -> None:
         for path in HISTORIES.glob("*.json")
     }
     assert recorded == {"AgentSession", "AgentTurn", "AgentToolRun"}
+
+
+def without_machine(recorded: Any) -> Any:
+    """Return a history without what only tells of the machine that recorded it: stack traces and process names."""
+    if isinstance(recorded, dict):
+        kept = {key: value for key, value in recorded.items() if key not in ("stackTrace", "identity")}
+        return {key: without_machine(value) for key, value in kept.items()}
+    return [without_machine(item) for item in recorded] if isinstance(recorded, list) else recorded
 
 
 async def replay(history: WorkflowHistory, settings: Settings) -> None:
