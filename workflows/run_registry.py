@@ -127,8 +127,10 @@ class RunRegistry:
         self._records[result.run_id] = self._records[result.run_id].model_copy(update={"result": kept})
 
     def add(self, records: Iterable[RunRecord]) -> None:
-        """Take over the rows of a workflow that has ended."""
-        self._records.update({record.info.run_id: record for record in records})
+        """Take over the rows of a workflow that has ended; a refusal says nothing of a run that exists (DI-14)."""
+        for record in records:
+            if not record.refused or record.info.run_id not in self._records:
+                self._records[record.info.run_id] = record
 
     def forget(self, run_id: str) -> None:
         """Remove a row whose run turned out to be somebody else's."""

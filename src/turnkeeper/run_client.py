@@ -50,6 +50,7 @@ class RunClient:
         dispatched = await self._requests.update_session(
             session_id, profile, names.DISPATCH_RUN, request, DispatchRunResult
         )
+        dispatched = await self._without_needless_refusal(dispatched)
         if dispatched.result is None:
             await self._check_same_run(
                 dispatched.workflow_id, request.run_id, request.profile.agent_type, input_digest(request.input)
@@ -66,6 +67,7 @@ class RunClient:
         """
         request = _checked(request)
         dispatched = await self._requests.update(workflow_id, names.DISPATCH_RUN, request, DispatchRunResult)
+        dispatched = await self._without_needless_refusal(dispatched)
         if dispatched.result is not None and dispatched.result.status != "completed":
             return dispatched.result
         digest = input_digest(request.input)
@@ -182,6 +184,19 @@ class RunClient:
     async def _rows(self, workflow_id: str) -> list[AgentToolRunInfo]:
         rows: list[AgentToolRunInfo] = await self._requests.query(workflow_id, names.RUNS, list[AgentToolRunInfo])
         return rows
+
+    async def _without_needless_refusal(self, dispatched: DispatchRunResult) -> DispatchRunResult:
+        """Return an answer without its refusal where the run exists already, so that nothing has to start (DI-14).
+
+        The dispatcher cannot know of runs that earlier turns dispatched; Temporal does.
+        """
+        if not dispatched.refused:
+            return dispatched
+        try:
+            await self._requests.describe(dispatched.workflow_id)
+        except NotFound:
+            return dispatched
+        return dispatched.model_copy(update={"refused": False, "result": None})
 
     async def _check_same_run(self, workflow_id: str, run_id: str, agent_type: str, digest: str) -> None:
         memo = await (await self._requests.describe(workflow_id)).memo()

@@ -154,6 +154,25 @@ async def test_di_15_a_refused_run_id_may_be_dispatched_again(desk: Desk) -> Non
     assert result.summary == "c"
 
 
+async def test_di_14_a_run_that_exists_is_given_although_the_cap_is_full(desk: Desk) -> None:
+    """DI-14: from a tool and from outside; the row of the run stays as it is."""
+    waiting = json.dumps({"query": f"call wait {json.dumps({'name': desk.name})}"})
+    await desk.ask("Capped", named_run("old", "say once"))
+    turn = await desk.submit(
+        "Capped", f"call research {waiting}\ncall research {waiting}\n{named_run('old', 'say once')}"
+    )
+    await eventually(lambda: _count(f"wait {desk.name}"), lambda count: count == 2)
+    dispatched: DispatchRunResult = await dispatch(desk, "old", {"query": "say once"}, at="Capped")
+    gate(desk.name).set()
+    assert (await desk.client.wait_for_turn("Capped", desk.name, turn.turn_id)).status == "completed"
+    (part,) = [part for part in (await desk.last("Capped")).tool_parts if part.tool_name == "named_run"]
+    rows = await desk.client.runs.registered(desk.session_id("Capped"))
+    assert isinstance(part.output, dict)
+    assert (part.output["status"], part.output["summary"]) == ("completed", "once")
+    assert not dispatched.refused
+    assert [(row.status, row.summary) for row in rows if row.run_id == "old"] == [("completed", "once")]
+
+
 async def test_di_25_a_run_needs_no_turn_and_its_end_reaches_the_registry_and_the_hook(desk: Desk) -> None:
     """DI-25: dispatched from outside; the finish hook hears of it once."""
     await dispatch(desk, "solo", {"query": "say solo"}, at="Hooked")
@@ -181,3 +200,7 @@ async def test_a_run_that_an_operator_terminates_is_not_shown_as_running(desk: D
 
 async def _noted(text: str) -> bool:
     return text in calls
+
+
+async def _count(text: str) -> int:
+    return calls.count(text)
