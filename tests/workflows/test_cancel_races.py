@@ -11,6 +11,7 @@ from turnkeeper import names
 from turnkeeper.turns import DispatchRunInput
 
 
+@pytest.mark.volume
 @pytest.mark.parametrize("dispatch", ["research", "compare"])
 async def test_field_20_a_cancel_at_any_moment_ends_the_turn_and_every_run(desk: Desk, dispatch: str) -> None:
     """Field case 20: 0 to 145 ms after the submission; nothing that was started goes on."""
