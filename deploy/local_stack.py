@@ -206,16 +206,23 @@ async def main() -> int:
 
 
 async def run_until(stack: LocalStack, stop: asyncio.Event) -> int:
-    """Wait until `stop` is set or a part of the stack ends by itself; returns the exit status."""
+    """Wait until `stop` is set or the API ends by itself; returns the exit status.
+
+    A worker may be killed, and another be started by hand, without losing anything: that is what all this is for.
+    """
     stopping = asyncio.create_task(stop.wait())
-    failing = asyncio.create_task(stack.wait_for_failure())
-    await asyncio.wait([stopping, failing], return_when=asyncio.FIRST_COMPLETED)
-    stopping.cancel()
-    if failing.done():
-        print(f"local stack: the {failing.result()} ended by itself; stopping", file=sys.stderr)
-        return 1
-    failing.cancel()
-    return 0
+    while True:
+        failing = asyncio.create_task(stack.wait_for_failure())
+        await asyncio.wait([stopping, failing], return_when=asyncio.FIRST_COMPLETED)
+        if not failing.done():
+            failing.cancel()
+            return 0
+        if failing.result() != "worker":
+            stopping.cancel()
+            print(f"local stack: the {failing.result()} ended by itself; stopping", file=sys.stderr)
+            return 1
+        del stack.parts["worker"]
+        print("local stack: the worker ended by itself; start another: .venv/bin/python worker.py", flush=True)
 
 
 if __name__ == "__main__":

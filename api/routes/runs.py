@@ -45,6 +45,8 @@ async def dispatch_run(
     response.headers["Location"] = _url(instance, (run_id,))
     if wait:
         response.status_code = 200
+        if dispatched.result is not None and dispatched.result.status != "completed":
+            return dispatched.result  # It never started, so there is nothing to wait for.
         return await instance.client.runs.wait(instance.session_id, (run_id,))
     return _view(instance, (run_id,), await instance.client.runs.info(instance.session_id, (run_id,)))
 

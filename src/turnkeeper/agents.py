@@ -184,7 +184,9 @@ class Agent:
 
         Raises:
             Conflict: the run id belongs to a run of another agent type or with another input (DI-16).
-            InvalidRequest: the run id is malformed or the agent is not registered.
+            NotFound: the agent is not registered here.
+            ValueError: the run id is malformed.
+            Unavailable: the run was not known to have started within 15 s; ask again with the same run id.
             TooLarge: the input is over its limit.
         """
         value = input.model_dump(mode="json", by_alias=True) if isinstance(input, BaseModel) else input

@@ -196,6 +196,15 @@ async def test_a_run_can_be_dispatched_waited_for_and_inspected(api: httpx.Async
     assert [row["runId"] for row in (await api.get(f"/agents/Assistant/{name}/runs")).json()] == ["r1"]
 
 
+async def test_di_18_a_run_that_its_start_hook_refuses_is_an_error_result(api: httpx.AsyncClient, name: str) -> None:
+    """DI-18 as decided: structured, also for who waits over HTTP."""
+    body = {"agent": "Researcher", "input": {"query": "refuse it"}}
+    answer = await api.post(f"/agents/Hooked/{name}/runs?wait=true", json=body)
+    assert answer.status_code == 200
+    assert answer.json()["status"] == "error"
+    assert "the start hook refuses" in answer.json()["error"]
+
+
 async def test_di_16_a_run_id_reused_with_another_input_is_409(api: httpx.AsyncClient, name: str) -> None:
     """DI-16, issue A."""
     body = {"agent": "Researcher", "input": {"query": "say one"}, "runId": "r1"}
