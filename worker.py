@@ -44,7 +44,7 @@ def build_workers(temporal: Client, registry: AgentRegistry, models: ModelClient
     client = TurnkeeperClient(temporal, registry, task_queue=settings.task_queue)
     agents = AgentObjects(client, registry)
     transcripts = TranscriptReader(client.requests)
-    hooks = HookActivities(agents, transcripts)
+    hooks = HookActivities(agents, transcripts, client.requests)
     run_watch = RunWatchActivities(client)
     activities: list[Callable[..., Any]] = [
         ModelCallActivities(agents, transcripts, models).call_model,
@@ -99,8 +99,7 @@ async def run_worker(settings: Settings) -> None:
     logger.info("ready: %s on task queue %s", ", ".join(registry.agent_types), settings.task_queue)
     await asyncio.wait([stopping, *running], return_when=asyncio.FIRST_COMPLETED)
     logger.info("stopping")
-    for worker in workers:
-        await worker.shutdown()
+    await asyncio.gather(*(worker.shutdown() for worker in workers))
     await asyncio.gather(*running)
 
 

@@ -1,6 +1,6 @@
 """Builds the agent object that an activity runs, and lends it what it may do."""
 
-from itertools import count
+from collections import Counter
 
 from pydantic import JsonValue
 
@@ -9,7 +9,7 @@ from turnkeeper.agents import Agent, ToolCall
 from turnkeeper.client import TurnkeeperClient
 from turnkeeper.messages import UIMessage
 from turnkeeper.registry import AgentRegistry
-from turnkeeper.runs import AgentToolResult, Display
+from turnkeeper.runs import AgentToolResult, Display, input_digest
 from turnkeeper.steps import StepSource
 from turnkeeper.turns import DispatchRunInput
 
@@ -22,14 +22,16 @@ class ActivityRuntime:
         client: TurnkeeperClient,
         registry: AgentRegistry,
         source: StepSource,
+        idempotency_key: str,
         tool_call: ToolCall | None,
         messages: tuple[UIMessage, ...],
     ) -> None:
-        """Belong to the activity that `source` describes."""
+        """Belong to the activity that `source` describes, and whose attempts share `idempotency_key`."""
         self._client = client
         self._registry = registry
         self._source = source
-        self._dispatched = count()
+        self._idempotency_key = idempotency_key
+        self._dispatched: Counter[str] = Counter()
         self.tool_call = tool_call
         self.messages = messages
 
@@ -54,10 +56,10 @@ class ActivityRuntime:
         display: Display | None,
     ) -> AgentToolResult:
         """Dispatch a run on the workflow that this activity belongs to, and wait for its end."""
-        key = self.tool_call.idempotency_key if self.tool_call else f"{self._source.workflow_id}/{self._source.step}"
+        profile = self._registry.profile(agent if isinstance(agent, str) else agent.agent_type)
         request = DispatchRunInput(
-            run_id=run_id or names.generated_run_id(key, next(self._dispatched)),
-            profile=self._registry.profile(agent if isinstance(agent, str) else agent.agent_type),
+            run_id=run_id or self._generated_run_id(profile.agent_type, value),
+            profile=profile,
             input=value,
             input_preview=input_preview,
             parent_tool_call_id=self.tool_call.tool_call_id if self.tool_call else None,
@@ -65,6 +67,12 @@ class ActivityRuntime:
             display=display,
         )
         return await self._client.runs.run_from(self._source.workflow_id, request)
+
+    def _generated_run_id(self, agent_type: str, value: JsonValue) -> str:
+        """Return an id that another attempt gives to the same work, in whatever order it dispatches."""
+        work = f"{agent_type}/{input_digest(value)}"
+        self._dispatched[work] += 1
+        return names.generated_run_id(self._idempotency_key, work, self._dispatched[work])
 
 
 class AgentObjects:
@@ -79,6 +87,7 @@ class AgentObjects:
         self,
         agent_type: str,
         source: StepSource,
+        idempotency_key: str,
         *,
         tool_call: ToolCall | None = None,
         messages: tuple[UIMessage, ...] = (),
@@ -89,4 +98,4 @@ class AgentObjects:
             NotFound: this worker does not have the class.
         """
         agent = self.registry.get(agent_type)
-        return agent(ActivityRuntime(self._client, self.registry, source, tool_call, messages))
+        return agent(ActivityRuntime(self._client, self.registry, source, idempotency_key, tool_call, messages))

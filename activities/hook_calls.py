@@ -13,10 +13,12 @@ from activities.heartbeats import beating
 from activities.transcripts import TranscriptReader
 from turnkeeper import names
 from turnkeeper.agents import HOOKS
+from turnkeeper.errors import NotFound
 from turnkeeper.json_values import clean_json
 from turnkeeper.runs import shorten_error
 from turnkeeper.steps import CallHookInput, CheckOutputInput, HookResult, ToolResult
 from turnkeeper.tools import AgentTool
+from turnkeeper.workflow_requests import WorkflowRequests
 
 HOOK_FAILED = "HookFailed"
 
@@ -24,9 +26,10 @@ HOOK_FAILED = "HookFailed"
 class HookActivities:
     """Runs the overridable methods of agents."""
 
-    def __init__(self, agents: AgentObjects, transcripts: TranscriptReader) -> None:
+    def __init__(self, agents: AgentObjects, transcripts: TranscriptReader, requests: WorkflowRequests) -> None:
         """Run the hooks of the agents that `agents` makes."""
         self._agents = agents
+        self._requests = requests
         self._transcripts = transcripts
 
     @activity.defn(name=names.CALL_HOOK)
@@ -38,9 +41,11 @@ class HookActivities:
         if call.hook not in HOOKS:
             raise final_failure(f"{call.hook!r} is not a hook", HOOK_FAILED)
         async with beating():
+            if call.only_before is not None and await self._exists(call.only_before):
+                return HookResult()
             messages = await self._transcripts.read(call.transcript)
             with agents_known_here():
-                agent = self._agents.make(call.agent_type, call.source, messages=messages)
+                agent = self._agents.make(call.agent_type, call.source, call.idempotency_key, messages=messages)
             method = getattr(agent, call.hook)
             value = await method(*_typed(method, call.arguments))
         try:
@@ -49,6 +54,13 @@ class HookActivities:
             raise final_failure(
                 f"{call.agent_type}.{call.hook} returned what is not JSON: {error}", HOOK_FAILED
             ) from error
+
+    async def _exists(self, workflow_id: str) -> bool:
+        try:
+            await self._requests.describe(workflow_id)
+        except NotFound:
+            return False
+        return True
 
     @activity.defn(name=names.CHECK_OUTPUT)
     async def check_output(self, check: CheckOutputInput) -> ToolResult:

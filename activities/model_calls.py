@@ -4,7 +4,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
-from pydantic import JsonValue, TypeAdapter, ValidationError
+from pydantic import JsonValue, TypeAdapter
 from temporalio import activity
 
 from activities.agent_objects import AgentObjects
@@ -96,8 +96,9 @@ class ModelCallActivities:
                 messages = await self._transcripts.read(call.transcript)
             except TranscriptUnreadable as error:
                 raise final_failure(str(error), error.wire_type) from error
+            step_key = f"{call.source.workflow_id}/{call.source.step}"
             with agents_known_here():
-                agent = self._agents.make(call.agent_type, call.source, messages=messages)
+                agent = self._agents.make(call.agent_type, call.source, step_key, messages=messages)
             if isinstance(agent, ChatAgent):
                 return await _authored_step(agent, call)
             return await self._model_step(agent, call)
@@ -202,14 +203,13 @@ def _agent_dispatch(registry: AgentRegistry, tool: AgentTool, arguments: JsonVal
 async def _authored_step(agent: ChatAgent, call: CallModelInput) -> StepResult:
     """Take the step that a `ChatAgent` writes itself: its tools ran inside, so nothing is left to dispatch."""
     builder = PartsBuilder()
-    try:
-        async for chunk in agent.on_chat_message():
+    async for chunk in agent.on_chat_message():
+        try:
             builder.add(_CHUNK.validate_python(chunk))
-    except StreamError as error:
-        raise final_failure(str(error), MODEL_REFUSED) from error
-    except (ValidationError, ValueError) as error:
-        raise final_failure(
-            f"{call.agent_type}.on_chat_message yielded a wrong chunk: {error}", MODEL_REFUSED
-        ) from error
+        except StreamError as error:
+            raise final_failure(str(error), MODEL_REFUSED) from error
+        except ValueError as error:
+            text = f"{call.agent_type}.on_chat_message yielded a wrong chunk: {error}"
+            raise final_failure(text, MODEL_REFUSED) from error
     message = UIMessage(id=call.message_id, role="assistant", parts=(StepStartPart(), *builder.parts))
     return StepResult(message=close_open_calls(message, "The agent ended its turn without a result of this call."))

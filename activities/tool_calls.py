@@ -28,7 +28,7 @@ class ToolCallActivities:
             attempt=activity.info().attempt,
         )
         with agents_known_here():
-            agent = self._agents.make(call.agent_type, call.source, tool_call=tool_call)
+            agent = self._agents.make(call.agent_type, call.source, call.idempotency_key, tool_call=tool_call)
         tool = agent.tools.get(call.tool_name)
         if not isinstance(tool, FunctionTool):
             return ToolResult(error=f"The tool {call.tool_name} no longer exists.")

@@ -69,18 +69,17 @@ async def local_stack(settings: Settings) -> AsyncIterator[LocalStack]:
     ) as server:
         logs = settings.data_dir / "logs"
         logs.mkdir(parents=True, exist_ok=True)
-        parts = {
-            "worker": await _spawn(server, logs / "worker.log", "worker.py"),
-            "api": await _spawn(server, logs / "api.log", "-m", "api"),
-        }
-        stack = LocalStack(
-            api_url=f"http://{settings.api_host}:{settings.api_port}",
-            temporal_address=server.address,
-            temporal_ui_url=server.ui_url or "",
-            processes={"stack": os.getpid(), "temporal": server.pid, **{name: p.pid for name, p in parts.items()}},
-            parts=parts,
-        )
+        parts: dict[str, Process] = {}
         try:
+            parts["worker"] = await _spawn(server, logs / "worker.log", "worker.py")
+            parts["api"] = await _spawn(server, logs / "api.log", "-m", "api")
+            stack = LocalStack(
+                api_url=f"http://{settings.api_host}:{settings.api_port}",
+                temporal_address=server.address,
+                temporal_ui_url=server.ui_url or "",
+                processes={"stack": os.getpid(), "temporal": server.pid, **{name: p.pid for name, p in parts.items()}},
+                parts=parts,
+            )
             await _wait_until_ready(stack, logs)
             _write(up_file, stack)
             yield stack
@@ -95,12 +94,18 @@ async def _spawn(server: DevServer, log: Path, *arguments: str) -> Process:
             sys.executable,
             *arguments,
             cwd=ROOT,
-            env={**os.environ, "TEMPORAL_ADDRESS": server.address},
+            env=_environment(server),
             stdout=output,
             stderr=asyncio.subprocess.STDOUT,
             # Ctrl-C goes to the stack alone, which stops its parts in order.
             start_new_session=True,
         )
+
+
+def _environment(server: DevServer) -> dict[str, str]:
+    """Return the environment of a part: without what the shell says of another Temporal, its API key among it."""
+    others = {name: value for name, value in os.environ.items() if not name.startswith("TEMPORAL_")}
+    return {**others, "TEMPORAL_ADDRESS": server.address, "TEMPORAL_CONFIG_FILE": os.devnull}
 
 
 async def _wait_until_ready(stack: LocalStack, logs: Path) -> None:

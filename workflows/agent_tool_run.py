@@ -3,17 +3,18 @@
 import asyncio
 from datetime import datetime
 
-from pydantic import JsonValue
+from pydantic import JsonValue, ValidationError
 from temporalio import workflow
 from temporalio.exceptions import ApplicationError, FailureError, is_cancelled_exception
 
 from turnkeeper import names
+from turnkeeper.errors import RUN_FAILED
 from turnkeeper.messages import UIMessage, last_assistant_text, user_message
 from turnkeeper.outcomes import cancel_reason, error_result, failure_from_result, failure_text
 from turnkeeper.runs import AgentToolResult, AgentToolRunInspection, default_summary, input_text
 from turnkeeper.search_attributes import outcome_update
 from turnkeeper.turns import LoopState, RunFinished, RunInput
-from workflows.loop import ModelToolLoop
+from workflows.loop import ModelToolLoop, stop_reason
 from workflows.run_starts import call_hook
 
 
@@ -76,24 +77,33 @@ class AgentToolRun(ModelToolLoop):
 
     async def _work(self) -> AgentToolResult:
         try:
-            if not len(self._log):
-                self._log.append(await self._first_message())
-            end = await self._take_steps()
-            if end.error is not None:
-                partial = last_assistant_text(self._log.messages) or None
-                return self._error(end.error).model_copy(update={"summary": partial})
-            return await self._completed()
+            result = await self._outcome()
+            await self._runs.close(stop_reason())
+            return result
         except (FailureError, asyncio.CancelledError) as error:
-            if is_cancelled_exception(error):
-                return self._aborted()
-            return self._error(failure_text(error))
+            result = self._aborted() if is_cancelled_exception(error) else self._error(failure_text(error))
+            await self._runs.close(stop_reason())
+            return result
+
+    async def _outcome(self) -> AgentToolResult:
+        if not len(self._log):
+            self._log.append(await self._first_message())
+        end = await self._take_steps()
+        if end.error is not None:
+            partial = last_assistant_text(self._log.messages) or None
+            return self._error(end.error).model_copy(update={"summary": partial})
+        return await self._completed()
 
     async def _first_message(self) -> UIMessage:
         if "format_agent_tool_input" not in self._profile.hooks:
             return user_message(f"agent-tool-{self._input.run_id}-input", input_text(self._input.input))
         request: JsonValue = {"runId": self._input.run_id, "agentType": self._profile.agent_type}
         written = await call_hook(self._runs.dispatcher, "format_agent_tool_input", self._input.input, request)
-        return UIMessage.model_validate(written)
+        try:
+            return UIMessage.model_validate(written)
+        except ValidationError as error:
+            text = f"{self._profile.agent_type}.format_agent_tool_input returned no message."
+            raise ApplicationError(text, type=RUN_FAILED, non_retryable=True) from error
 
     async def _completed(self) -> AgentToolResult:
         run_id = self._input.run_id
@@ -122,7 +132,14 @@ class AgentToolRun(ModelToolLoop):
         """Tell the session that watches this run, if one does; one that is gone is no reason to fail (field case 7)."""
         if self._input.reports_to is None:
             return
-        session = workflow.get_external_workflow_handle(self._input.reports_to)
+        report = asyncio.create_task(self._signal_end(self._input.reports_to, result))
+        try:
+            await asyncio.shield(report)
+        except asyncio.CancelledError:
+            await report  # A cancel that comes this late changes nothing any more.
+
+    async def _signal_end(self, session_id: str, result: AgentToolResult) -> None:
+        session = workflow.get_external_workflow_handle(session_id)
         brief = result.model_copy(update={"output": None})
         try:
             await session.signal(names.RUN_FINISHED, RunFinished(result=brief, at=workflow.now()))

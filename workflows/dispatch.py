@@ -6,6 +6,7 @@ from temporalio.exceptions import ActivityError, ApplicationError, is_cancelled_
 from activities.hook_calls import HookActivities
 from activities.tool_calls import ToolCallActivities
 from turnkeeper import names
+from turnkeeper.errors import UNKNOWN_AGENT
 from turnkeeper.messages import ToolPart
 from turnkeeper.outcomes import error_result, failure_text
 from turnkeeper.runs import AgentToolResult, failure_of
@@ -60,7 +61,9 @@ async def _call_function_tool(
     except ActivityError as error:
         if is_cancelled_exception(error):
             raise
-        # A lost worker or a time-out. What the tool itself raises is already a result.
+        # What the tool itself raises is already a result, so this is a lost worker, a time-out, or nobody to run it.
+        if isinstance(error.cause, ApplicationError) and error.cause.type == UNKNOWN_AGENT:
+            return ToolResult(error=failure_text(error))
         detail = (
             failure_text(error) if isinstance(error.cause, ApplicationError) else "Its worker was lost or too slow."
         )

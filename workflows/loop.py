@@ -81,9 +81,9 @@ class ModelToolLoop:
         self._runs.registry.find(request)
 
     @workflow.update(name=names.CANCEL_RUN)
-    def cancel_run(self, request: CancelRunInput) -> None:
-        """Cancel one awaited run; its caller gets the aborted result (CX-13)."""
-        self._runs.cancel(request.run_id, request.reason or "cancelled")
+    def cancel_run(self, request: CancelRunInput) -> bool:
+        """Cancel one awaited run, whose caller then gets the aborted result (CX-13); answers whether it was open."""
+        return self._runs.cancel(request.run_id, request.reason or "cancelled")
 
     @workflow.query(name=names.MESSAGES)
     def messages(self, request: MessagesInput) -> MessagesPage:
@@ -109,7 +109,6 @@ class ModelToolLoop:
             return LoopEnd(error=failure_text(error))
         finally:
             self._close_open_step()
-            await self._runs.cancel_all(_stop_reason())
         return LoopEnd(error=f"The agent stopped at its limit of {self._profile.max_steps} steps without an answer.")
 
     async def _call_model(self) -> StepResult:
@@ -140,7 +139,7 @@ class ModelToolLoop:
     def _close_open_step(self) -> None:
         """Give the calls of a step that was cut short their results, so that the transcript stays valid."""
         if self._open_step is not None:
-            reason = f"The call was stopped: {_stop_reason()}."
+            reason = f"The call was stopped: {stop_reason()}."
             self._log.append(close_open_calls(self._open_step, reason))
             self._open_step = None
 
@@ -169,7 +168,7 @@ class ModelToolLoop:
         raise NotImplementedError
 
 
-def _stop_reason() -> str:
+def stop_reason() -> str:
     """Return why what is still open has to stop."""
     given = workflow.cancellation_reason()
     return LEFT_BEHIND if given is None else cancel_reason(given)

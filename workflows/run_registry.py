@@ -8,6 +8,9 @@ from turnkeeper.outcomes import error_result
 from turnkeeper.runs import AgentToolResult, AgentToolRunInfo, RunStatus, input_digest, input_preview, run_id_taken
 from turnkeeper.turns import MAX_DEPTH, MAX_OPEN_RUNS, DispatchRunInput, RunRecord
 
+LEFT_BEHIND = "what awaited it has ended"
+"""Why a run is aborted whose turn or run was terminated."""
+
 
 class RunRegistry:
     """Rows by run id, oldest first."""
@@ -126,11 +129,19 @@ class RunRegistry:
         kept = result.model_copy(update={"output": None})
         self._records[result.run_id] = self._records[result.run_id].model_copy(update={"result": kept})
 
-    def add(self, records: Iterable[RunRecord]) -> None:
-        """Take over the rows of a workflow that has ended; a refusal says nothing of a run that exists (DI-14)."""
+    def take_over(self, records: Iterable[RunRecord], now: datetime) -> None:
+        """Add the rows of a workflow that has ended, and with it every run that it awaited.
+
+        A run that has a row here already keeps it: the ended workflow had only joined it, or was refused it (DI-14).
+        """
         for record in records:
-            if not record.refused or record.info.run_id not in self._records:
-                self._records[record.info.run_id] = record
+            run_id, agent_type = record.info.run_id, record.info.agent_type
+            known = self._records.get(run_id)
+            if known is not None and not known.refused:
+                continue
+            self._records[run_id] = record
+            ended = AgentToolResult(run_id=run_id, agent_type=agent_type, status="aborted", error=LEFT_BEHIND)
+            self.mark_ended(ended, now)
 
     def forget(self, run_id: str) -> None:
         """Remove a row whose run turned out to be somebody else's."""

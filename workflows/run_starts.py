@@ -5,7 +5,7 @@ from typing import Any
 
 from pydantic import JsonValue
 from temporalio import workflow
-from temporalio.exceptions import ActivityError, ApplicationError
+from temporalio.exceptions import ActivityError, ApplicationError, is_cancelled_exception
 
 from activities.hook_calls import HookActivities
 from activities.run_watch import RunWatchActivities
@@ -35,9 +35,22 @@ class Dispatcher:
 
 
 async def call_hook(
-    dispatcher: Dispatcher, hook: str, *arguments: JsonValue, transcript: tuple[TranscriptRef, ...] = ()
+    dispatcher: Dispatcher,
+    hook: str,
+    *arguments: JsonValue,
+    about: str = "",
+    only_before: str | None = None,
+    transcript: tuple[TranscriptRef, ...] = (),
 ) -> JsonValue:
-    """Have a hook of the dispatcher's agent called, with `self.messages` from `transcript`.
+    """Have a hook of the dispatcher's agent called.
+
+    Args:
+        dispatcher: whose agent it is.
+        hook: the hook's name.
+        arguments: what it is called with, as JSON.
+        about: the run that it is about, if any; tells two calls of one hook apart.
+        only_before: a workflow id; the hook is not called when that workflow exists already.
+        transcript: what the hook finds in `self.messages`.
 
     Raises:
         ActivityError: it failed at every attempt.
@@ -46,6 +59,8 @@ async def call_hook(
         agent_type=dispatcher.profile.agent_type,
         source=dispatcher.source(),
         hook=hook,
+        idempotency_key=f"{dispatcher.workflow_id}/{hook}/{about}",
+        only_before=only_before,
         arguments=arguments,
         transcript=transcript,
     )
@@ -53,6 +68,18 @@ async def call_hook(
         HookActivities.call_hook, call, **options.hook_call(dispatcher.profile, hook)
     )
     return result.value
+
+
+async def announce_start(dispatcher: Dispatcher, info: AgentToolRunInfo) -> None:
+    """Have `on_agent_tool_start` called, if the agent has one and the run is new (DI-17).
+
+    Raises:
+        ActivityError: the hook failed at every attempt, and the run must not start (DI-18).
+    """
+    if "on_agent_tool_start" in dispatcher.profile.hooks:
+        run = names.run_workflow_id(dispatcher.instance, info.run_id)
+        row = info.model_dump(mode="json")
+        await call_hook(dispatcher, "on_agent_tool_start", row, about=info.run_id, only_before=run)
 
 
 async def announce_end(dispatcher: Dispatcher, info: AgentToolRunInfo, result: AgentToolResult) -> None:
@@ -68,10 +95,11 @@ async def announce_end(dispatcher: Dispatcher, info: AgentToolRunInfo, result: A
         }
     )
     try:
-        await call_hook(
-            dispatcher, "on_agent_tool_finish", ended.model_dump(mode="json"), result.model_dump(mode="json")
-        )
+        row, outcome = ended.model_dump(mode="json"), result.model_dump(mode="json")
+        await call_hook(dispatcher, "on_agent_tool_finish", row, outcome, about=info.run_id)
     except ActivityError as error:
+        if is_cancelled_exception(error):
+            raise
         workflow.logger.error("on_agent_tool_finish failed for run %s: %s", result.run_id, failure_text(error))
 
 
@@ -111,7 +139,7 @@ async def start_run(
     return child
 
 
-async def cancel_run(instance: str, run_id: str, reason: str) -> None:
+async def request_cancel(instance: str, run_id: str, reason: str) -> None:
     """Ask a run of `instance` to stop; without effect when it has ended (CX-12)."""
     run = workflow.get_external_workflow_handle(names.run_workflow_id(instance, run_id))
     try:

@@ -6,16 +6,16 @@ from hashlib import blake2b
 from typing import Any
 
 from temporalio import workflow
-from temporalio.exceptions import ActivityError, ChildWorkflowError, is_cancelled_exception
+from temporalio.exceptions import ActivityError, ChildWorkflowError, WorkflowAlreadyStartedError, is_cancelled_exception
 
 from activities.run_watch import RunWatchActivities
 from turnkeeper import names
+from turnkeeper.errors import RollingOver
 from turnkeeper.messages import UIMessage, close_open_calls
 from turnkeeper.outcomes import failure_text
 from turnkeeper.runs import AgentToolResult, AgentToolRunInfo
 from turnkeeper.search_attributes import instance_attributes
 from turnkeeper.turns import (
-    CancelRunInput,
     CancelTurnInput,
     DispatchRunInput,
     DispatchRunResult,
@@ -63,16 +63,17 @@ class AgentSession:
     async def run(self, session: SessionInput) -> None:
         """Work off the inbox, and start anew with it when the history has grown long."""
         while True:
-            await workflow.wait_condition(lambda: bool(self._inbox) or self._is_long())
-            if self._inbox:
-                work = self._inbox.popleft()
-                if isinstance(work, QueuedTurn):
-                    await self._take_turn(work)
-                else:
-                    await self._deliver(work)
-            if self._is_long():
-                await workflow.wait_condition(workflow.all_handlers_finished)
+            await workflow.wait_condition(lambda: bool(self._inbox) or self._may_roll_over())
+            if self._may_roll_over():
                 workflow.continue_as_new(self._continuation())
+            work = self._inbox.popleft()
+            if isinstance(work, QueuedTurn):
+                await self._take_turn(work)
+            else:
+                await self._deliver(work)
+            if workflow.cancellation_reason() is not None:
+                # It came when a piece of work was about to end, which kept it to itself.
+                raise asyncio.CancelledError
 
     @workflow.update(name=names.SUBMIT)
     def submit(self, request: SubmitInput) -> TurnInfo:
@@ -119,12 +120,10 @@ class AgentSession:
 
     @dispatch_run.validator
     def _check_dispatch(self, request: DispatchRunInput) -> None:
+        if self._is_long():
+            # Its handler waits for a start hook, and would put the continue-as-new off; the client tries again.
+            raise RollingOver("this session is about to continue as new; send the update again")
         self._runs.registry.find(request)
-
-    @workflow.update(name=names.CANCEL_RUN)
-    async def cancel_run(self, request: CancelRunInput) -> None:
-        """Cancel a run that this session dispatched; without effect on any other (CX-12)."""
-        await self._runs.cancel(request.run_id, request.reason or "cancelled")
 
     @workflow.signal(name=names.RUN_FINISHED)
     def run_finished(self, finished: RunFinished) -> None:
@@ -139,6 +138,7 @@ class AgentSession:
             agent_type=agent_type,
             name=name,
             active_turn_id=self._turns.active_turn_id,
+            turns_submitted=self._turns.submitted,
             queued_turns=sum(isinstance(work, QueuedTurn) for work in self._inbox),
             messages=len(self._log),
             turns=self._turns.latest,
@@ -181,6 +181,8 @@ class AgentSession:
             if is_cancelled_exception(failure):
                 return "aborted", self._cancel_reasons.get(work.turn_id, "cancelled")
             return "error", failure_text(failure)
+        except WorkflowAlreadyStartedError:
+            return "error", f"The turn id {work.turn_id} was used by an earlier session of this name. Send it again."
         return "completed", None
 
     async def _start_turn(self, work: QueuedTurn) -> workflow.ChildWorkflowHandle[Any, TurnResult]:
@@ -206,7 +208,7 @@ class AgentSession:
     def _add(self, result: TurnResult) -> None:
         if result.message is not None:
             self._log.append(result.message)
-        self._runs.registry.add(result.runs)
+        self._runs.registry.take_over(result.runs, workflow.now())
 
     async def _read_stopped(self, turn_id: str) -> TurnResult:
         """Return what a turn had written when it failed or was stopped, with its open calls closed."""
@@ -243,6 +245,9 @@ class AgentSession:
 
     def _is_long(self) -> bool:
         return workflow.info().is_continue_as_new_suggested()
+
+    def _may_roll_over(self) -> bool:
+        return self._is_long() and workflow.all_handlers_finished()
 
     def _continuation(self) -> SessionInput:
         return SessionInput(

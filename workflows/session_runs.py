@@ -11,7 +11,7 @@ from turnkeeper.outcomes import error_result, failure_text, result_from_failure
 from turnkeeper.runs import AgentToolResult
 from turnkeeper.turns import DispatchRunInput, RunRecord
 from workflows.run_registry import RunRegistry
-from workflows.run_starts import Dispatcher, call_hook, cancel_run, start_run
+from workflows.run_starts import Dispatcher, announce_start, start_run
 
 
 class SessionRuns:
@@ -55,16 +55,9 @@ class SessionRuns:
             self.registry.mark_ended(result, at)
             self._on_end(result)
 
-    async def cancel(self, run_id: str, reason: str) -> None:
-        """Ask a run of this session's to stop; without effect when it is unknown or has ended."""
-        if self.registry.is_open(run_id):
-            await cancel_run(self._dispatcher().instance, run_id, reason)
-
     async def _start(self, request: DispatchRunInput) -> None:
         try:
-            if "on_agent_tool_start" in self._dispatcher().profile.hooks:
-                info = self.registry.info(request.run_id).model_dump(mode="json")
-                await call_hook(self._dispatcher(), "on_agent_tool_start", info)
+            await announce_start(self._dispatcher(), self.registry.info(request.run_id))
             child = await start_run(self._dispatcher(), request, awaited=False)
             child.add_done_callback(lambda ended: self._note_silent_end(request, ended))
             self.registry.mark_running(request.run_id)
@@ -73,7 +66,7 @@ class SessionRuns:
             self.registry.forget(request.run_id)
         except FailureError as error:
             result = error_result(request.run_id, request.profile.agent_type, failure_text(error))
-            self.registry.mark_ended(result, workflow.now())
+            self.end(result, workflow.now())
 
     def _note_silent_end(self, request: DispatchRunInput, child: asyncio.Task[AgentToolResult]) -> None:
         """Note the end of a run that could not report it, such as one that an operator terminated.

@@ -7,7 +7,7 @@ from turnkeeper import names
 from turnkeeper.errors import TURN_FAILED
 from turnkeeper.messages import UIMessage, merge_steps
 from turnkeeper.turns import LoopState, TurnInput, TurnResult
-from workflows.loop import ModelToolLoop
+from workflows.loop import ModelToolLoop, stop_reason
 
 
 @workflow.defn(name=names.AGENT_TURN)
@@ -35,7 +35,10 @@ class AgentTurn(ModelToolLoop):
         Raises:
             ApplicationError: of type `TurnFailed`, when no answer came about; what was written so far can be queried.
         """
-        end = await self._take_steps()
+        try:
+            end = await self._take_steps()
+        finally:
+            await self._runs.close(stop_reason())
         if end.error is not None:
             raise ApplicationError(end.error, type=TURN_FAILED, non_retryable=True)
         return self.result()

@@ -129,6 +129,9 @@ class Agent:
             )
         if cls.max_steps < 1:
             raise AgentDefinitionError(f"{cls.__name__}.max_steps is {cls.max_steps}; a turn needs at least one step")
+        cap = cls.max_concurrent_agent_tools
+        if cap is not None and cap < 0:
+            raise AgentDefinitionError(f"{cls.__name__}.max_concurrent_agent_tools is {cap}; use None for no cap")
         cls.tools = _collect_tools(cls)
 
     @property

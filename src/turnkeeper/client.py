@@ -11,8 +11,9 @@ from temporalio.client import Client, WorkflowExecutionStatus, WorkflowFailureEr
 from temporalio.service import RPCError
 
 from turnkeeper import names
-from turnkeeper.errors import NotFound, TooLarge, Unavailable
-from turnkeeper.messages import UIMessage
+from turnkeeper.errors import InvalidRequest, NotFound, TooLarge, Unavailable
+from turnkeeper.json_values import clean_json
+from turnkeeper.messages import FilePart, UIMessage
 from turnkeeper.registry import AgentRegistry
 from turnkeeper.run_client import RunClient
 from turnkeeper.runs import input_digest
@@ -37,6 +38,10 @@ _TURN_STATUSES: dict[WorkflowExecutionStatus | None, TurnStatus] = {
 
 POLLER_SILENCE = timedelta(seconds=75)
 """Temporal lists a poller for five minutes; one that is alive polls anew every minute."""
+
+
+SESSION_ENDED = "its session has ended"
+"""The error of a turn that its session did not live to see."""
 
 
 class TurnkeeperClient:
@@ -84,9 +89,11 @@ class TurnkeeperClient:
         Raises:
             NotFound: no such agent type.
             Conflict: the submission id was used for another message.
+            InvalidRequest: the message says nothing, has an id of ours, or holds what is not JSON.
             TooLarge: the message is over `MAX_MESSAGE_BYTES`.
             Unavailable: nobody answered; submit again with the same id.
         """
+        message = _checked(message)
         size = len(message.model_dump_json().encode())
         if size > MAX_MESSAGE_BYTES:
             raise TooLarge(f"the message is {size:,} bytes, over the limit of {MAX_MESSAGE_BYTES:,}")
@@ -153,6 +160,7 @@ class TurnkeeperClient:
         """
         workflow_id = names.turn_workflow_id(self.session_id(agent_type, name), turn_id)
         turn_workflow = self.requests.temporal.get_workflow_handle(workflow_id)
+        session_id = self.session_id(agent_type, name)
         pause = 0.01
         while True:
             try:
@@ -161,9 +169,13 @@ class TurnkeeperClient:
                     return turn
                 if turn.status == "running":
                     await turn_workflow.result()
-            except (Unavailable, WorkflowFailureError, RPCError):
-                # A turn's workflow begins a moment after its session says so, and ends a moment before.
-                pass
+                elif (await self.requests.describe(session_id)).close_time is not None:
+                    return turn.model_copy(update={"status": "aborted", "error": SESSION_ENDED})
+            except (Unavailable, RPCError):
+                pass  # A turn's workflow begins a moment after its session says so.
+            except WorkflowFailureError:
+                if (await self.requests.describe(session_id)).close_time is not None:
+                    return turn.model_copy(update={"status": "aborted", "error": SESSION_ENDED})
             await asyncio.sleep(pause)
             pause = min(pause * 2, 0.5)
 
@@ -205,3 +217,23 @@ class TurnkeeperClient:
             raise Unavailable(f"Temporal does not answer: {error.message}") from error
         oldest = datetime.now(UTC) - POLLER_SILENCE
         return any(poller.last_access_time.ToDatetime(UTC) > oldest for poller in answer.pollers)
+
+
+def _checked(message: UIMessage) -> UIMessage:
+    """Return a message as it may be stored.
+
+    Raises:
+        InvalidRequest: it may not.
+    """
+    if message.id.startswith(names.assistant_message_id("")):
+        raise InvalidRequest(f"message ids that begin with {names.assistant_message_id('')!r} are the assistant's")
+    try:
+        message = UIMessage.model_validate(clean_json(message.model_dump(), "the message"))
+    except (RecursionError, ValueError) as error:
+        raise InvalidRequest(f"the message cannot be stored: {error}") from error
+    files = [part for part in message.parts if isinstance(part, FilePart)]
+    if not message.text.strip() and not files:
+        raise InvalidRequest("the message says nothing: it needs some text or a file")
+    if any(not file.url.strip() or not file.media_type.strip() for file in files):
+        raise InvalidRequest("a file of the message has no URL or no media type")
+    return message

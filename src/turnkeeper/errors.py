@@ -8,6 +8,7 @@
     │   ├── Conflict             the id is taken by something else: choose another
     │   └── TooLarge             over a size limit: send less
     ├── Unavailable              nobody could answer in time: try again, with the same key
+    ├── RollingOver              a session is about to continue as new: the client tries again by itself
     └── TranscriptUnreadable     an activity could not read the conversation that it was pointed at
 
 The constants are the `type` strings of Temporal's application failures, which is how these errors cross a workflow's
@@ -69,6 +70,12 @@ class Unavailable(TurnkeeperError):
     """Temporal or its workers did not answer in time."""
 
     wire_type = "Unavailable"
+
+
+class RollingOver(TurnkeeperError):
+    """A session admits nothing that would put its continue-as-new off."""
+
+    wire_type = "RollingOver"
 
 
 class TranscriptUnreadable(TurnkeeperError):

@@ -176,7 +176,7 @@ def merge_steps(messages: Iterable[UIMessage]) -> list[UIMessage]:
     """Join neighbouring messages with the same id, which are the steps of one turn."""
     merged: list[UIMessage] = []
     for message in messages:
-        if merged and merged[-1].id == message.id:
+        if merged and message.role == merged[-1].role == "assistant" and message.id == merged[-1].id:
             merged[-1] = merged[-1].model_copy(update={"parts": merged[-1].parts + message.parts})
         else:
             merged.append(message)

@@ -85,13 +85,18 @@ def assistant_message_id(turn_id: str) -> str:
     return f"turn-{turn_id}"
 
 
-def generated_run_id(idempotency_key: str, ordinal: int) -> str:
-    """Return the 12-character run id of a tool's n-th dispatch that names none (DI-01).
+def generated_run_id(idempotency_key: str, work: str, ordinal: int) -> str:
+    """Return the 12-character run id of a dispatch that names none (DI-01).
 
-    It is derived from the tool call, so that a tool which is tried again after a crash meets its first run again
-    instead of starting the work a second time.
+    It is derived from the tool or hook call and the work, so that a call which is tried again after a crash meets its
+    first run again instead of starting the work a second time.
+
+    Args:
+        idempotency_key: the call's.
+        work: what tells the dispatches of one call apart: the agent and its input.
+        ordinal: counts dispatches of the very same work.
     """
-    return blake2b(f"{idempotency_key}/{ordinal}".encode(), digest_size=6).hexdigest()
+    return blake2b(f"{idempotency_key}/{work}/{ordinal}".encode(), digest_size=6).hexdigest()
 
 
 def tenant_of(workflow_id: str) -> str:

@@ -1,5 +1,7 @@
 """The part of the client that concerns agent-tool runs."""
 
+import contextlib
+
 from temporalio.client import WorkflowFailureError
 
 from turnkeeper import names
@@ -15,8 +17,15 @@ from turnkeeper.runs import (
     input_digest,
     run_id_taken,
 )
-from turnkeeper.turns import MAX_INPUT_BYTES, AgentProfile, DispatchRunInput, DispatchRunResult, SessionSnapshot
-from turnkeeper.workflow_requests import WorkflowRequests
+from turnkeeper.turns import (
+    MAX_INPUT_BYTES,
+    AgentProfile,
+    CancelRunInput,
+    DispatchRunInput,
+    DispatchRunResult,
+    SessionSnapshot,
+)
+from turnkeeper.workflow_requests import DISPATCH_PATIENCE, WorkflowRequests
 
 RunPath = tuple[str, ...]
 """Run ids from an instance down to a run; the innermost is last."""
@@ -42,7 +51,7 @@ class RunClient:
 
         Raises:
             Conflict: the run id belongs to a run of another agent type or with another input (DI-16).
-            InvalidRequest: the input holds a number that JSON lacks, or is nested too deep.
+            InvalidRequest: the input or the preview holds a number that JSON lacks, or is nested too deep.
             TooLarge: the input is over `MAX_INPUT_BYTES`.
             Unavailable: nobody answered; dispatch again with the same run id.
         """
@@ -62,11 +71,13 @@ class RunClient:
 
         Raises:
             Conflict: the run id belongs to a run of another agent type or with another input (DI-16).
-            InvalidRequest: the input holds a number that JSON lacks, or is nested too deep.
+            InvalidRequest: the input or the preview holds a number that JSON lacks, or is nested too deep.
             TooLarge: the input is over `MAX_INPUT_BYTES`.
         """
         request = _checked(request)
-        dispatched = await self._requests.update(workflow_id, names.DISPATCH_RUN, request, DispatchRunResult)
+        dispatched = await self._requests.update(
+            workflow_id, names.DISPATCH_RUN, request, DispatchRunResult, DISPATCH_PATIENCE
+        )
         dispatched = await self._without_needless_refusal(dispatched)
         if dispatched.result is not None and dispatched.result.status != "completed":
             return dispatched.result
@@ -149,9 +160,23 @@ class RunClient:
             Unavailable: no worker answered.
         """
         _, workflow_id = await self._find(session_id, path)
-        handle = self._requests.temporal.get_workflow_handle(workflow_id)
-        if (await self._requests.describe(workflow_id)).close_time is None:
-            await handle.cancel(reason=reason or "cancelled")
+        request = CancelRunInput(run_id=path[-1], reason=reason)
+        for owner in await self._possible_owners(session_id, path):
+            # Told by its owner, so that who awaits the run gets the reason as well.
+            with contextlib.suppress(NotFound):
+                await self._requests.update(owner, names.CANCEL_RUN, request, bool)
+        await self._requests.cancel(workflow_id, reason or "cancelled")
+
+    async def _possible_owners(self, session_id: str, path: RunPath) -> list[str]:
+        """Return the workflows that may have dispatched a run and be waiting for it."""
+        if len(path) > 1:
+            owner = session_id
+            for run_id in path[:-1]:
+                owner = names.run_workflow_id(owner, run_id)
+            return [owner]
+        snapshot: SessionSnapshot = await self._requests.query(session_id, names.SNAPSHOT, SessionSnapshot)
+        turn = snapshot.active_turn_id
+        return [] if turn is None else [names.turn_workflow_id(session_id, turn)]
 
     async def _find(self, session_id: str, path: RunPath) -> tuple[AgentToolRunInfo, str]:
         """Return a run's row and workflow id, having found each run on the way in its parent's registry."""
@@ -225,9 +250,10 @@ class RunClient:
 def _checked(request: DispatchRunInput) -> DispatchRunInput:
     try:
         value = clean_json(request.input, "the input")
+        preview = clean_json(request.input_preview, "the preview")
     except (RecursionError, ValueError) as error:
         raise InvalidRequest(f"the input cannot be passed on: {error}") from error
     size = len(compact_json(value).encode())
     if size > MAX_INPUT_BYTES:
         raise TooLarge(f"the input is {size:,} bytes, over the limit of {MAX_INPUT_BYTES:,}")
-    return request.model_copy(update={"input": value})
+    return request.model_copy(update={"input": value, "input_preview": preview})

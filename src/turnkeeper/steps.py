@@ -107,6 +107,10 @@ class CallHookInput(WireModel):
     agent_type: str
     source: StepSource
     hook: str
+    idempotency_key: str
+    """The same at every attempt of this call, and of no other call."""
+    only_before: str | None = None
+    """A workflow id: the hook is not called when that workflow exists already."""
     arguments: tuple[JsonValue, ...] = ()
     transcript: tuple[TranscriptRef, ...] = ()
     """The conversation, for the hooks that look back on one."""

@@ -107,6 +107,8 @@ class SessionSnapshot(WireModel):
     name: str
     active_turn_id: str | None = None
     queued_turns: int
+    turns_submitted: int = 0
+    """How many turns were ever submitted, which is the last turn's id."""
     messages: int
     turns: tuple[TurnInfo, ...]
     """The latest turns, oldest first."""

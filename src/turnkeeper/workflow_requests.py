@@ -23,10 +23,10 @@ from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError, RPCStatusCode
 
 from turnkeeper import names
-from turnkeeper.errors import REQUEST_ERRORS, InvalidRequest, NotFound, Unavailable
+from turnkeeper.errors import REQUEST_ERRORS, InvalidRequest, NotFound, RollingOver, Unavailable
 from turnkeeper.messages import UIMessage, merge_steps
 from turnkeeper.search_attributes import instance_attributes
-from turnkeeper.turns import AgentProfile, MessagesInput, MessagesPage, SessionInput
+from turnkeeper.turns import AgentProfile, MessagesInput, MessagesPage, SessionInput, SessionSnapshot
 
 ResultT = TypeVar("ResultT")
 
@@ -35,6 +35,9 @@ UPDATE_PATIENCE = timedelta(seconds=15)
 
 QUERY_PATIENCE = timedelta(milliseconds=1800)
 """How long a status read may take; it has to answer within 2 s even when no worker does (field case 2)."""
+
+DISPATCH_PATIENCE = timedelta(minutes=30)
+"""How long a tool waits for the start of a run that it dispatched, which its agent's start hook may put off."""
 
 DESCRIBE_PATIENCE = timedelta(seconds=1)
 """How long Temporal itself, which needs no worker for it, may take to describe a workflow or a task queue."""
@@ -56,8 +59,8 @@ _PASSING = frozenset(
         RPCStatusCode.UNKNOWN,
     }
 )
-_ABORTED_UPDATES = frozenset({"AcceptedUpdateCompletedWorkflow", "UpdateAborted"})
-"""What an update fails with when its workflow continued as new or closed before it was done with."""
+_ABORTED_UPDATES = frozenset({"AcceptedUpdateCompletedWorkflow", "UpdateAborted", RollingOver.wire_type})
+"""What an update fails with when its workflow continued as new or closed before it was done with, or is about to."""
 
 
 class WorkflowRequests:
@@ -70,24 +73,32 @@ class WorkflowRequests:
         self._query_patience = query_patience
 
     async def update(
-        self, workflow_id: str, name: str, request: object, result_type: type[ResultT], update_id: str | None = None
+        self,
+        workflow_id: str,
+        name: str,
+        request: object,
+        result_type: type[ResultT],
+        patience: timedelta | None = None,
     ) -> ResultT:
         """Send an update to a workflow that exists.
+
+        Args:
+            workflow_id: the workflow.
+            name: the update.
+            request: its argument.
+            result_type: what it answers.
+            patience: how long it may take; `UPDATE_PATIENCE` if not given.
 
         Raises:
             RequestError: the workflow refused it, or there is no such workflow.
             Unavailable: it was not answered in time; whether it was accepted is not known.
         """
-        handle = self._handle(workflow_id)
-        sent_id = update_id or uuid4().hex
+        update_id = uuid4().hex
 
-        async def attempt(patience: timedelta) -> ResultT:
-            answer: ResultT = await handle.execute_update(
-                name, request, id=sent_id, result_type=result_type, rpc_timeout=patience
-            )
-            return answer
+        async def attempt(remaining: timedelta) -> ResultT:
+            return await self._update_once(workflow_id, name, request, result_type, update_id, remaining)
 
-        return await _until_answered(attempt)
+        return await _until_answered(attempt, patience or UPDATE_PATIENCE)
 
     async def update_session(
         self,
@@ -106,25 +117,75 @@ class WorkflowRequests:
         """
         sent_id = update_id or uuid4().hex
 
-        async def attempt(patience: timedelta) -> ResultT:
-            start = self._session_start(session_id, profile)
+        async def attempt(remaining: timedelta) -> ResultT:
             try:
-                answer: ResultT = await self.temporal.execute_update_with_start_workflow(
-                    name,
-                    request,
-                    start_workflow_operation=start,
-                    id=sent_id,
-                    result_type=result_type,
-                    rpc_timeout=patience,
-                )
-            except BaseException:
-                # The SDK keeps the failure in the operation as well, and complains when nobody looks at it there.
-                with contextlib.suppress(Exception, asyncio.CancelledError):
-                    await start.workflow_handle()
-                raise
-            return answer
+                return await self._update_once(session_id, name, request, result_type, sent_id, remaining)
+            except RPCError as error:
+                if error.status != RPCStatusCode.NOT_FOUND:
+                    raise
+            state = SessionInput(profile=profile, turns_submitted=await self._turns_of_closed(session_id))
+            return await self._update_with_start(session_id, state, name, request, result_type, sent_id, remaining)
 
-        return await _until_answered(attempt)
+        return await _until_answered(attempt, UPDATE_PATIENCE)
+
+    async def _update_once(
+        self,
+        workflow_id: str,
+        name: str,
+        request: object,
+        result_type: type[ResultT],
+        update_id: str,
+        patience: timedelta,
+    ) -> ResultT:
+        answer: ResultT = await self._handle(workflow_id).execute_update(
+            name, request, id=update_id, result_type=result_type, rpc_timeout=patience
+        )
+        return answer
+
+    async def _update_with_start(
+        self,
+        session_id: str,
+        state: SessionInput,
+        name: str,
+        request: object,
+        result_type: type[ResultT],
+        update_id: str,
+        patience: timedelta,
+    ) -> ResultT:
+        start = self._session_start(session_id, state)
+        try:
+            answer: ResultT = await self.temporal.execute_update_with_start_workflow(
+                name,
+                request,
+                start_workflow_operation=start,
+                id=update_id,
+                result_type=result_type,
+                rpc_timeout=patience,
+            )
+            return answer
+        except BaseException:
+            # The SDK keeps the failure in the operation as well, and complains when nobody looks at it there. Where it
+            # failed before it was sent, nothing ever comes, hence no wait.
+            with contextlib.suppress(Exception, asyncio.CancelledError):
+                async with asyncio.timeout(0):
+                    await start.workflow_handle()
+            raise
+
+    async def _turns_of_closed(self, session_id: str) -> int:
+        """Return how many turns an earlier session of this id took, so that the next one's ids do not meet them.
+
+        Raises:
+            Unavailable: there was one, and no worker answers for it.
+        """
+        try:
+            snapshot: SessionSnapshot = await self.query(session_id, names.SNAPSHOT, SessionSnapshot)
+        except NotFound:
+            return 0
+        except Unavailable as error:
+            if isinstance(error.__cause__, WorkflowQueryFailedError):
+                return 0  # It failed before it was anything.
+            raise
+        return snapshot.turns_submitted
 
     async def query(
         self,
@@ -176,6 +237,14 @@ class WorkflowRequests:
             total = page.total if page.messages else 0
         return merge_steps(messages)
 
+    async def cancel(self, workflow_id: str, reason: str) -> None:
+        """Ask a workflow to stop; without effect on one that has ended."""
+        try:
+            await self._handle(workflow_id).cancel(reason=reason, rpc_timeout=DESCRIBE_PATIENCE)
+        except RPCError as error:
+            if error.status != RPCStatusCode.NOT_FOUND:
+                raise Unavailable(f"{workflow_id} could not be cancelled: {error.message}") from error
+
     async def describe(self, workflow_id: str) -> WorkflowExecutionDescription:
         """Return what Temporal itself knows of a workflow; needs no worker.
 
@@ -192,11 +261,11 @@ class WorkflowRequests:
     def _handle(self, workflow_id: str) -> WorkflowHandle[Any, Any]:
         return self.temporal.get_workflow_handle(workflow_id)
 
-    def _session_start(self, session_id: str, profile: AgentProfile) -> WithStartWorkflowOperation[Any, Any]:
+    def _session_start(self, session_id: str, state: SessionInput) -> WithStartWorkflowOperation[Any, Any]:
         agent_type, name = names.agent_and_name_of(session_id)
         return WithStartWorkflowOperation(
             names.AGENT_SESSION,
-            SessionInput(profile=profile),
+            state,
             id=session_id,
             task_queue=self._task_queue,
             id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
@@ -205,8 +274,8 @@ class WorkflowRequests:
         )
 
 
-async def _until_answered(attempt: Callable[[timedelta], Awaitable[ResultT]]) -> ResultT:
-    deadline = time.monotonic() + UPDATE_PATIENCE.total_seconds()
+async def _until_answered(attempt: Callable[[timedelta], Awaitable[ResultT]], patience: timedelta) -> ResultT:
+    deadline = time.monotonic() + patience.total_seconds()
     pause = 0.02
     while (remaining := deadline - time.monotonic()) > 0:
         try:

@@ -13,6 +13,7 @@ from temporalio.service import RPCError
 
 from turnkeeper import names
 from turnkeeper.errors import Conflict
+from turnkeeper.runs import input_digest
 from turnkeeper.turns import DispatchRunInput, DispatchRunResult
 
 
@@ -42,7 +43,8 @@ async def test_di_01_a_tools_runs_have_generated_ids_that_a_retry_meets_again(de
     assert sorted(row.display_order for row in rows) == [0, 1]
     assert {len(row.run_id) for row in rows} == {12}
     key = f"{desk.session_id('Assistant')}/turns/1/0/0"
-    assert {row.run_id for row in rows} == {names.generated_run_id(key, 0), names.generated_run_id(key, 1)}
+    work = [f"Researcher/{input_digest({'query': query})}" for query in ("say l", "say r")]
+    assert {row.run_id for row in rows} == {names.generated_run_id(key, each, 1) for each in work}
 
 
 async def test_di_05_the_same_run_id_gives_the_stored_result_and_starts_nothing(
