@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from datetime import timedelta
 from typing import Any
 
 from pydantic import BaseModel, JsonValue
@@ -116,6 +117,16 @@ class Silent(Agent):
     model = MODEL
 
 
+class Misformed(Agent):
+    """Writes a first message that is none."""
+
+    model = MODEL
+
+    async def format_agent_tool_input(self, input: JsonValue, request: AgentToolInputRequest) -> UIMessage:
+        """Return what the type does not allow."""
+        return {"says": "nothing"}  # type: ignore[return-value]  # the fault that is tested
+
+
 class Broken(Agent):
     """Fails before its first step."""
 
@@ -134,6 +145,7 @@ class Assistant(Agent):
     extract = agent_tool(Extractor, description="Extract rows.", input=Topic, output=Finding)
     misread = agent_tool(Extractor, description="Extract text.", input=Topic, output=list[str])
     nothing = agent_tool(Silent, description="Give nothing.", input=Topic, output=Finding)
+    misformed = agent_tool(Misformed, description="Begin wrongly.", input=Topic)
     broken = agent_tool(Broken, description="Break.", input=Topic)
     delegate = agent_tool("Assistant", description="Ask another assistant.", input=Topic)
 
@@ -147,6 +159,19 @@ class Assistant(Agent):
             )
         )
         return [result.model_dump(mode="json") for result in results]
+
+    @tool(idempotent=True, timeout=timedelta(seconds=3))
+    async def shuffled(self) -> list[str | None]:
+        """Research two topics, too slowly and in one order at first, in the other order then."""
+        order = ("left", "right") if self.tool_call.attempt == 1 else ("right", "left")
+        runs = {side: asyncio.create_task(self._research(side)) for side in order}
+        found = [await runs[side] for side in ("left", "right")]
+        if self.tool_call.attempt == 1:
+            await asyncio.Event().wait()
+        return found
+
+    async def _research(self, topic: str) -> str | None:
+        return (await self.run_agent_tool(Researcher, input=Topic(query=f"say {topic}"))).summary
 
     @tool
     async def named_run(self, run_id: str, query: str) -> dict[str, Any]:
@@ -177,6 +202,30 @@ class Hooked(Assistant):
             raise RuntimeError("the finish hook stumbles")
 
 
+class Following(Agent):
+    """Has a Researcher follow up on every Clerk that finishes."""
+
+    model = MODEL
+    clerk = agent_tool(Clerk, description="Ask a clerk.", input=Topic)
+
+    async def on_agent_tool_finish(self, run: AgentToolRunInfo, result: AgentToolResult) -> None:
+        """Dispatch the follow-up."""
+        if run.agent_type == "Clerk":
+            await self.run_agent_tool(Researcher, input=Topic(query=f"say after {result.summary}"))
+
+
+class Lingering(Researcher):
+    """Takes its time to hear of a run's end."""
+
+    research = agent_tool(Researcher, description="Research a topic.", input=Topic)
+
+    async def on_agent_tool_finish(self, run: AgentToolRunInfo, result: AgentToolResult) -> None:
+        """Wait until the test opens the gate."""
+        calls.append(f"lingering {self.instance}")
+        await gate(f"linger {self.instance}").wait()
+        calls.append(f"lingered {self.instance}")
+
+
 class Specialist(Clerk):
     """Works on a task queue of its own."""
 
@@ -194,4 +243,4 @@ class Author(ChatAgent):
         yield TextEnd(id="t")
 
 
-AGENTS: tuple[type[Agent], ...] = (Assistant, Author, Capped, Clerk, Echo, Hooked, Specialist)
+AGENTS: tuple[type[Agent], ...] = (Assistant, Author, Capped, Clerk, Echo, Following, Hooked, Lingering, Specialist)

@@ -40,6 +40,9 @@ def name() -> str:
     return uuid4().hex[:12]
 
 
+NESTED: Any = json.loads("[" * 150 + "]" * 150)
+
+
 def problem_of(answer: httpx.Response, status: int) -> Json:
     """Return the problem document of a refused request."""
     assert answer.status_code == status, answer.text
@@ -120,6 +123,10 @@ async def test_a_message_in_parts_is_taken_as_it_is(api: httpx.AsyncClient, name
         ({"message": ""}, 422),
         ({"message": "   "}, 422),
         ({"message": {"parts": []}}, 422),
+        ({"message": {"parts": [{"type": "text", "text": "  "}]}}, 422),
+        ({"message": {"parts": [{"type": "file", "url": "", "mediaType": "image/png"}]}}, 422),
+        ({"message": {"id": "turn-1", "parts": [{"type": "text", "text": "hi"}]}}, 422),
+        ({"message": {"parts": [{"type": "text", "text": "hi"}], "metadata": {"deep": NESTED}}}, 422),
         ({"message": 5}, 422),
         ({"message": "hi", "mode": "fast"}, 422),
         ({}, 422),
@@ -194,6 +201,19 @@ async def test_a_run_can_be_dispatched_waited_for_and_inspected(api: httpx.Async
     view = await eventually(run, lambda run: run.get("completedAt") is not None)
     assert (view["status"], view["output"], view["steps"]) == ("completed", {"rows": 3}, 1)
     assert [row["runId"] for row in (await api.get(f"/agents/Assistant/{name}/runs")).json()] == ["r1"]
+
+
+async def test_field_33_half_a_surrogate_pair_anywhere_is_repaired(api: httpx.AsyncClient, name: str) -> None:
+    """Field case 33: in a text, in metadata and in a preview; nothing hangs, nothing is refused later."""
+    body = br'{"message": {"parts": [{"type": "text", "text": "say \ud800"}], "metadata": {"x": "\ud800"}}}'
+    headers = {"content-type": "application/json"}
+    turn = await api.post(f"/agents/Assistant/{name}/turns?wait=true", content=body, headers=headers)
+    run = rb'{"agent": "Researcher", "input": {"query": "say \ud800"}, "inputPreview": "\ud800"}'
+    result = await api.post(f"/agents/Assistant/{name}/runs?wait=true", content=run, headers=headers)
+    messages = (await api.get(f"/agents/Assistant/{name}/messages")).json()
+    assert turn.json()["message"]["parts"][-1]["text"] == "?"
+    assert messages[0]["metadata"] == {"x": "?"}
+    assert result.json()["summary"] == "?"
 
 
 async def test_di_18_a_run_that_its_start_hook_refuses_is_an_error_result(api: httpx.AsyncClient, name: str) -> None:

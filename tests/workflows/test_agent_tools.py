@@ -201,7 +201,9 @@ async def test_cx_13_cancelling_one_run_gives_its_parent_an_aborted_failure(desk
     await desk.client.runs.cancel(session_id, ("1-0-0",), "not that one")
     ended = await desk.client.wait_for_turn("Assistant", desk.name, turn.turn_id)
     aborted, other = await outputs(desk)
+    (row, _) = await desk.client.runs.registered(session_id)
     assert ended.status == "completed"
+    assert (aborted["error"], row.error) == ("not that one", "not that one")
     assert (aborted["status"], aborted["retryable"], other) == ("aborted", False, "other")
     await desk.client.runs.cancel(session_id, ("1-0-0",), "again")
 
