@@ -96,7 +96,7 @@ def generated_run_id(idempotency_key: str, work: str, ordinal: int) -> str:
         work: what tells the dispatches of one call apart: the agent and its input.
         ordinal: counts dispatches of the very same work.
     """
-    return blake2b(f"{idempotency_key}/{work}/{ordinal}".encode(), digest_size=6).hexdigest()
+    return blake2b(f"{idempotency_key}\n{work}\n{ordinal}".encode(), digest_size=6).hexdigest()
 
 
 def tenant_of(workflow_id: str) -> str:

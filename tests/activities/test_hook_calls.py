@@ -49,14 +49,16 @@ class Editor(Agent):
 def _hooks(temporal: Client) -> HookActivities:
     registry = AgentRegistry([Editor])
     client = TurnkeeperClient(temporal, registry)
-    return HookActivities(AgentObjects(client, registry), TranscriptReader(client.requests))
+    return HookActivities(AgentObjects(client, registry), TranscriptReader(client.requests), client.requests)
 
 
 async def _call(
     temporal: Client, hook: str, arguments: tuple[JsonValue, ...] = (), transcript: tuple[TranscriptRef, ...] = ()
 ) -> JsonValue:
     source = StepSource(workflow_id="t/Scribe/n/runs/r", instance="t/Scribe/n/runs/r", turn_id="r")
-    call = CallHookInput(agent_type="Scribe", source=source, hook=hook, arguments=arguments, transcript=transcript)
+    call = CallHookInput(
+        agent_type="Scribe", source=source, hook=hook, idempotency_key="k", arguments=arguments, transcript=transcript
+    )
     result: HookResult = await ActivityEnvironment().run(_hooks(temporal).call_hook, call)
     return result.value
 

@@ -205,7 +205,7 @@ async def test_a_run_can_be_dispatched_waited_for_and_inspected(api: httpx.Async
 
 async def test_field_33_half_a_surrogate_pair_anywhere_is_repaired(api: httpx.AsyncClient, name: str) -> None:
     """Field case 33: in a text, in metadata and in a preview; nothing hangs, nothing is refused later."""
-    body = br'{"message": {"parts": [{"type": "text", "text": "say \ud800"}], "metadata": {"x": "\ud800"}}}'
+    body = rb'{"message": {"parts": [{"type": "text", "text": "say \ud800"}], "metadata": {"x": "\ud800"}}}'
     headers = {"content-type": "application/json"}
     turn = await api.post(f"/agents/Assistant/{name}/turns?wait=true", content=body, headers=headers)
     run = rb'{"agent": "Researcher", "input": {"query": "say \ud800"}, "inputPreview": "\ud800"}'

@@ -50,20 +50,25 @@ def test_the_message_of_a_turn_is_named_after_it() -> None:
 
 def test_di_01_a_generated_run_id_has_12_characters_and_is_a_name() -> None:
     """DI-01."""
-    run_id = names.generated_run_id("default/Desk/main/turns/1/0/0", 0)
+    run_id = names.generated_run_id("default/Desk/main/turns/1/0/0", "A/d", 1)
     assert len(run_id) == 12
     assert names.is_name(run_id)
 
 
 def test_di_01_a_generated_run_id_is_the_same_at_every_attempt_and_in_every_release() -> None:
     """DI-01: a tool that is tried again meets its first run."""
-    assert names.generated_run_id("key", 0) == "99dc3752267d"
+    assert names.generated_run_id("key", "A/d", 1) == "26fe873da9b3"
 
 
 def test_di_01_each_dispatch_of_each_call_has_a_generated_run_id_of_its_own() -> None:
     """DI-01: two dispatches are two runs."""
-    ids = {names.generated_run_id(key, ordinal) for key in ("a", "b", "a/1") for ordinal in range(3)}
-    assert len(ids) == 9
+    ids = {
+        names.generated_run_id(key, work, ordinal)
+        for key in ("a", "b", "a/1")
+        for work in ("x", "1/x")
+        for ordinal in range(3)
+    }
+    assert len(ids) == 18
 
 
 @pytest.mark.parametrize("text", ["a", "A-b_c~d.9", "-", "~", "x" * 128])

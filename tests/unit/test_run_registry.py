@@ -286,10 +286,21 @@ def test_a_registry_goes_on_after_a_continue_as_new() -> None:
 
 
 def test_rows_of_a_workflow_that_ended_are_taken_over() -> None:
-    """A session keeps the rows of its turns."""
+    """A session keeps the rows of its turns; a run that the turn still awaited has ended with it."""
     session, turn = _registry("a"), _registry("b", "c")
-    session.add(turn.records)
+    _end(turn, "b")
+    session.take_over(turn.records, NOW)
     assert [record.info.run_id for record in session.records] == ["a", "b", "c"]
+    assert session.info("b").status == "completed"
+    assert (session.info("c").status, session.info("c").error) == ("aborted", "what awaited it has ended")
+    assert session.open_count == 1
+
+
+def test_a_row_that_is_known_is_not_overwritten_by_who_only_joined_the_run() -> None:
+    """DI-09, DI-14: the run goes on, although the turn that joined it has ended."""
+    session, turn = _registry("a"), _registry("a")
+    session.take_over(turn.records, NOW)
+    assert session.is_open("a")
 
 
 def test_a_row_of_somebody_elses_run_is_forgotten() -> None:

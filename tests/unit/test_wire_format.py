@@ -292,22 +292,31 @@ STEPS: list[tuple[WireModel, str]] = [
     ),
     (
         CallHookInput(
-            agent_type="A", source=SOURCE, hook="on_agent_tool_start", arguments=({"a": None}, None), transcript=(REF,)
+            agent_type="A",
+            source=SOURCE,
+            hook="on_agent_tool_start",
+            idempotency_key="k",
+            only_before="t/A/n/runs/r",
+            arguments=({"a": None}, None),
+            transcript=(REF,),
         ),
         """{
             "agentType": "A",
             "source": {"workflowId": "t/A/n/turns/1", "instance": "t/A/n", "turnId": "1", "step": 0},
             "hook": "on_agent_tool_start",
+            "idempotencyKey": "k",
+            "onlyBefore": "t/A/n/runs/r",
             "arguments": [{"a": null}, null],
             "transcript": [{"workflowId": "t/A/n", "firstTemporalRunId": "f", "revision": 0, "length": 2}]
         }""",
     ),
     (
-        CallHookInput(agent_type="A", source=SOURCE, hook="on_agent_tool_start"),
+        CallHookInput(agent_type="A", source=SOURCE, hook="on_agent_tool_start", idempotency_key="k"),
         """{
             "agentType": "A",
             "source": {"workflowId": "t/A/n/turns/1", "instance": "t/A/n", "turnId": "1", "step": 0},
             "hook": "on_agent_tool_start",
+            "idempotencyKey": "k",
             "arguments": [],
             "transcript": []
         }""",
@@ -351,7 +360,7 @@ NULLS: list[WireModel] = [
         agent_type="A", source=SOURCE, tool_name="add", tool_call_id="c", arguments=None, idempotency_key="k"
     ),
     CheckOutputInput(agent_type="A", tool_name="ask", output=None),
-    CallHookInput(agent_type="A", source=SOURCE, hook="h", arguments=(None,)),
+    CallHookInput(agent_type="A", source=SOURCE, hook="h", idempotency_key="k", arguments=(None,)),
     ToolResult(output=None),
     HookResult(value=None),
 ]

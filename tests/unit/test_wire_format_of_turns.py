@@ -144,12 +144,15 @@ GOLDEN: list[tuple[WireModel, str]] = [
         """{"turnId": "1"}""",
     ),
     (
-        SessionSnapshot(agent_type="A", name="n", active_turn_id="1", queued_turns=2, messages=3, turns=(TURN,)),
+        SessionSnapshot(
+            agent_type="A", name="n", active_turn_id="1", queued_turns=2, turns_submitted=4, messages=3, turns=(TURN,)
+        ),
         """{
             "agentType": "A",
             "name": "n",
             "activeTurnId": "1",
             "queuedTurns": 2,
+            "turnsSubmitted": 4,
             "messages": 3,
             "turns": [
                 {
@@ -164,7 +167,7 @@ GOLDEN: list[tuple[WireModel, str]] = [
     ),
     (
         SessionSnapshot(agent_type="A", name="n", queued_turns=0, messages=0, turns=()),
-        """{"agentType": "A", "name": "n", "queuedTurns": 0, "messages": 0, "turns": []}""",
+        """{"agentType": "A", "name": "n", "queuedTurns": 0, "turnsSubmitted": 0, "messages": 0, "turns": []}""",
     ),
     (
         QueuedTurn(turn_id="1", message=MESSAGE, profile=PROFILE),
