@@ -4,6 +4,7 @@ The connection to Temporal is not here: it is Temporal's own environment configu
 `TEMPORAL_NAMESPACE`, `TEMPORAL_API_KEY`, `TEMPORAL_TLS...`, `TEMPORAL_PROFILE`).
 """
 
+from datetime import timedelta
 from pathlib import Path
 from typing import Annotated
 
@@ -26,6 +27,10 @@ class Settings(BaseSettings):
     """The task queues that a worker polls, separated by commas; by default its own and those that its agents name."""
     data_dir: Path = Path(".data")
     """Where large payloads, the development server's database and `up.json` are kept."""
+    event_log: str = ""
+    """The live log: `redis://...` for several machines; by default a SQLite file in the data folder."""
+    event_retention: Annotated[timedelta, Field(gt=timedelta())] = timedelta(days=3)
+    """How long the live log keeps what streamed; transcripts and outcomes are in Temporal."""
     api_host: str = "127.0.0.1"
     """The address that the API listens on. It has no authentication yet, so anything but loopback is refused."""
     api_port: Annotated[int, Field(ge=1, le=65535)] = 8000

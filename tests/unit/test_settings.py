@@ -1,6 +1,7 @@
 """What a process reads from its environment."""
 
 import os
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,7 @@ def test_without_an_environment_everything_has_a_default() -> None:
     settings = Settings()
     assert settings.agents == ("examples.research_desk",)
     assert (settings.task_queue, settings.data_dir) == ("turnkeeper", Path(".data"))
+    assert (settings.event_log, settings.event_retention) == ("", timedelta(days=3))
     assert (settings.api_host, settings.api_port) == ("127.0.0.1", 8000)
     assert (settings.temporal_port, settings.temporal_ui_port) == (7233, 8233)
     assert (settings.workflow_cache, settings.shutdown_grace_seconds) == (1000, 10.0)
@@ -31,6 +33,8 @@ def test_every_setting_is_read_from_its_variable(monkeypatch: pytest.MonkeyPatch
     given = {
         "TASK_QUEUE": "q",
         "DATA_DIR": "/tmp/data",
+        "EVENT_LOG": "redis://localhost/1",
+        "EVENT_RETENTION": "P1DT1H",
         "API_HOST": "localhost",
         "API_PORT": "9000",
         "TEMPORAL_PORT": "9001",
@@ -47,6 +51,8 @@ def test_every_setting_is_read_from_its_variable(monkeypatch: pytest.MonkeyPatch
         "task_queue": "q",
         "poll": ("q", "gpu"),
         "data_dir": Path("/tmp/data"),
+        "event_log": "redis://localhost/1",
+        "event_retention": timedelta(days=1, hours=1),
         "api_host": "localhost",
         "api_port": 9000,
         "temporal_port": 9001,
@@ -91,6 +97,8 @@ def test_an_address_that_others_can_reach_is_refused(monkeypatch: pytest.MonkeyP
         ("TEMPORAL_UI_PORT", "-1"),
         ("WORKFLOW_CACHE", "-1"),
         ("SHUTDOWN_GRACE_SECONDS", "-0.1"),
+        ("EVENT_RETENTION", "-P1D"),
+        ("EVENT_RETENTION", "soon"),
     ],
 )
 def test_a_value_that_makes_no_sense_is_refused(monkeypatch: pytest.MonkeyPatch, name: str, value: str) -> None:
