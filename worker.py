@@ -16,12 +16,16 @@ from activities.agent_objects import AgentObjects
 from activities.heartbeats import HEARTBEAT_INTERVAL
 from activities.hook_calls import HookActivities
 from activities.model_calls import ModelCallActivities, ModelClient
+from activities.progress_reports import ProgressReporter
+from activities.publishing import PublishActivities
 from activities.run_watch import RunWatchActivities
 from activities.tool_calls import ToolCallActivities
 from activities.transcripts import TranscriptReader
 from turnkeeper.client import TurnkeeperClient
 from turnkeeper.connection import connect
 from turnkeeper.errors import TurnkeeperError
+from turnkeeper.event_log.opening import keep_trimmed, open_event_log
+from turnkeeper.event_log.writer import EventWriter
 from turnkeeper.registry import AgentRegistry
 from turnkeeper.settings import Settings
 from workflows.plugin import TurnkeeperPlugin
@@ -32,27 +36,31 @@ MAX_CONCURRENT_ACTIVITIES = 1_000
 logger = logging.getLogger("turnkeeper.worker")
 
 
-def build_workers(temporal: Client, registry: AgentRegistry, models: ModelClient, settings: Settings) -> list[Worker]:
+def build_workers(
+    temporal: Client, registry: AgentRegistry, models: ModelClient, writer: EventWriter, settings: Settings
+) -> list[Worker]:
     """Return a worker for each task queue that this process polls, the workflows' own first.
 
     Args:
         temporal: a client that was connected with `TurnkeeperPlugin`.
         registry: the agents that this process runs.
         models: what calls their models.
+        writer: where to show what happens.
         settings: the process's settings.
     """
     client = TurnkeeperClient(temporal, registry, task_queue=settings.task_queue)
-    agents = AgentObjects(client, registry)
+    agents = AgentObjects(client, registry, ProgressReporter(writer, client.requests))
     transcripts = TranscriptReader(client.requests)
     hooks = HookActivities(agents, transcripts, client.requests)
     run_watch = RunWatchActivities(client)
     activities: list[Callable[..., Any]] = [
-        ModelCallActivities(agents, transcripts, models).call_model,
-        ToolCallActivities(agents).call_tool,
+        ModelCallActivities(agents, transcripts, models, writer).call_model,
+        ToolCallActivities(agents, writer).call_tool,
         hooks.call_hook,
         hooks.check_output,
         run_watch.attach_run,
         run_watch.read_stopped_turn,
+        PublishActivities(writer).publish,
     ]
     return [
         Worker(
@@ -93,14 +101,20 @@ async def run_worker(settings: Settings) -> None:
     registry = AgentRegistry.load(settings.agents)
     temporal = await connect(settings, [TurnkeeperPlugin(settings.payloads_dir)])
     models = await load_models(registry)
-    workers = build_workers(temporal, registry, models, settings)
+    log = await open_event_log(settings)
+    writer = EventWriter(log)
+    workers = build_workers(temporal, registry, models, writer, settings)
     running = [asyncio.create_task(worker.run()) for worker in workers]
+    trimming = asyncio.create_task(keep_trimmed(log, settings.event_retention))
     stopping = asyncio.create_task(stop.wait())
     logger.info("ready: %s on task queue %s", ", ".join(registry.agent_types), settings.task_queue)
     await asyncio.wait([stopping, *running], return_when=asyncio.FIRST_COMPLETED)
     logger.info("stopping")
     await asyncio.gather(*(worker.shutdown() for worker in workers))
     await asyncio.gather(*running)
+    trimming.cancel()
+    await writer.close()
+    await log.close()
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -44,10 +44,10 @@ class HookActivities:
             if call.only_before is not None and await self._exists(call.only_before):
                 return HookResult()
             messages = await self._transcripts.read(call.transcript)
-            with agents_known_here():
-                agent = self._agents.make(call.agent_type, call.source, call.idempotency_key, messages=messages)
-            method = getattr(agent, call.hook)
-            value = await method(*_typed(method, call.arguments))
+            lent = self._agents.lend(call.agent_type, call.source, call.idempotency_key, messages=messages)
+            async with lent as agent:
+                method = getattr(agent, call.hook)
+                value = await method(*_typed(method, call.arguments))
         try:
             return HookResult(value=clean_json(TypeAdapter(Any).dump_python(value, mode="json")))
         except (PydanticSerializationError, RecursionError, ValueError) as error:

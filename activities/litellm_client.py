@@ -2,8 +2,10 @@
 
 import logging
 import os
+import re
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import aclosing
 from datetime import timedelta
 from email.utils import parsedate_to_datetime
 from typing import Any
@@ -13,11 +15,12 @@ from pydantic import JsonValue
 from temporalio.exceptions import ApplicationError
 
 from activities.failures import final_failure, passing_failure
-from activities.model_calls import ModelReply, ModelToolCall
+from activities.model_replies import CallDelta, ModelDelta
 from activities.provider_messages import ProviderMessage
 from turnkeeper.errors import MODEL_REFUSED, MODEL_UNAVAILABLE
 from turnkeeper.json_values import clean_text
-from turnkeeper.models import CustomModel, CustomModelReply
+from turnkeeper.messages import SourceUrlPart
+from turnkeeper.models import CustomModel, CustomModelToolCall
 from turnkeeper.runs import compact_json
 from turnkeeper.steps import Usage
 
@@ -25,10 +28,14 @@ from turnkeeper.steps import Usage
 os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")
 
 import litellm
+from litellm.exceptions import MidStreamFallbackError
+from litellm.types.utils import GenericStreamingChunk
 
 _PASSING_STATUSES = frozenset({408, 409, 429})
 _LONGEST_WAIT = timedelta(minutes=5)
 """A provider's wish to wait longer is not granted."""
+
+_WORD = re.compile(r"\s*\S+\s*")
 
 
 class LiteLLMClient:
@@ -46,14 +53,14 @@ class LiteLLMClient:
         ]
         litellm.utils.custom_llm_setup()
 
-    async def complete(
+    async def stream(
         self,
         model: str,
         messages: Sequence[ProviderMessage],
         tools: Sequence[Mapping[str, JsonValue]],
         options: Mapping[str, Any],
-    ) -> ModelReply:
-        """Answer a conversation.
+    ) -> AsyncIterator[ModelDelta]:
+        """Answer a conversation, piece by piece.
 
         Raises:
             ApplicationError: the call failed; it is retryable for 408, 409, 429, 5xx and broken connections only.
@@ -63,42 +70,59 @@ class LiteLLMClient:
                 model=model,
                 messages=list(messages),
                 tools=list(tools) or None,
+                stream=True,
+                stream_options={"include_usage": True},
                 num_retries=0,
                 max_retries=0,
                 **options,
             )
+            async with aclosing(response):
+                async for chunk in response:
+                    yield _delta_of(chunk)
         except Exception as error:
             raise _failure_of(model, error) from error
-        if not response.choices:
-            raise passing_failure(f"The model {model} answered without a choice.", MODEL_UNAVAILABLE)
-        return _reply_of(response)
 
 
-def _reply_of(response: Any) -> ModelReply:
-    choice = response.choices[0]
-    message = choice.message
-    usage = getattr(response, "usage", None)
-    return ModelReply(
-        text=clean_text(message.content),
-        reasoning=clean_text(getattr(message, "reasoning_content", None)),
-        tool_calls=tuple(
-            ModelToolCall(
-                id=clean_text(call.id),
-                name=clean_text(call.function.name),
-                arguments=clean_text(call.function.arguments),
-            )
-            for call in message.tool_calls or ()
-        ),
-        is_cut_off=choice.finish_reason == "length",
-        usage=Usage(
-            input_tokens=getattr(usage, "prompt_tokens", 0) or 0,
-            output_tokens=getattr(usage, "completion_tokens", 0) or 0,
-        ),
-        model=response.model,
+def _delta_of(chunk: Any) -> ModelDelta:
+    usage = getattr(chunk, "usage", None)
+    known = Usage(input_tokens=usage.prompt_tokens or 0, output_tokens=usage.completion_tokens or 0) if usage else None
+    if not chunk.choices:
+        return ModelDelta(usage=known, model=chunk.model)
+    choice = chunk.choices[0]
+    delta = choice.delta
+    return ModelDelta(
+        text=clean_text(delta.content),
+        reasoning=clean_text(getattr(delta, "reasoning_content", None)),
+        calls=tuple(_call_delta_of(call) for call in delta.tool_calls or ()),
+        sources=_sources_of(delta),
+        finish_reason=choice.finish_reason,
+        usage=known,
+        model=chunk.model,
+    )
+
+
+def _call_delta_of(call: Any) -> CallDelta:
+    return CallDelta(
+        index=call.index or 0,
+        id=clean_text(call.id),
+        name=clean_text(call.function.name),
+        arguments=clean_text(call.function.arguments),
+    )
+
+
+def _sources_of(delta: Any) -> tuple[SourceUrlPart, ...]:
+    """Return the web pages that a piece cites, in OpenAI's form, to which litellm maps other providers'."""
+    citations = [note.get("url_citation") for note in getattr(delta, "annotations", None) or ()]
+    return tuple(
+        SourceUrlPart(source_id=cited["url"], url=cited["url"], title=cited.get("title"))
+        for cited in citations
+        if cited
     )
 
 
 def _failure_of(model: str, error: Exception) -> ApplicationError:
+    if isinstance(error, MidStreamFallbackError) and error.original_exception is not None:
+        error = error.original_exception
     status = getattr(error, "status_code", None)
     # Where litellm itself stumbles over an answer, it puts its traceback into the text.
     text = f"The model {model} could not answer: {str(error).partition('Traceback (most recent call last)')[0].strip()}"
@@ -129,7 +153,7 @@ class _CustomProvider(litellm.CustomLLM):
         super().__init__()
         self._model = model
 
-    async def acompletion(self, *args: Any, **kwargs: Any) -> litellm.ModelResponse:
+    async def astreaming(self, *args: Any, **kwargs: Any) -> AsyncIterator[GenericStreamingChunk]:
         model = kwargs["model"]
         tools = (kwargs.get("optional_params") or {}).get("tools") or []
         try:
@@ -137,20 +161,18 @@ class _CustomProvider(litellm.CustomLLM):
         except Exception as error:
             # Anything else litellm would take for a broken connection, and put a traceback into its text.
             raise litellm.BadRequestError(f"{type(error).__name__}: {error}", model, "custom") from error
-        return _response_of(model, reply)
+        for piece in _WORD.findall(reply.text or ""):
+            yield _generic_chunk(text=piece)
+        for index, call in enumerate(reply.tool_calls):
+            yield _generic_chunk(tool_use=_tool_use(index, call))
+        yield _generic_chunk(is_finished=True, finish_reason="tool_calls" if reply.tool_calls else "stop")
 
 
-def _response_of(model: str, reply: CustomModelReply) -> litellm.ModelResponse:
-    calls = [
-        {
-            "id": f"call_{uuid4().hex[:12]}",
-            "type": "function",
-            "function": {"name": call.name, "arguments": compact_json(call.arguments)},
-        }
-        for call in reply.tool_calls
-    ]
-    message = {"role": "assistant", "content": reply.text, "tool_calls": calls or None}
-    finish_reason = "tool_calls" if calls else "stop"
-    return litellm.ModelResponse(
-        model=model, choices=[{"index": 0, "finish_reason": finish_reason, "message": message}]
-    )
+def _generic_chunk(**fields: Any) -> GenericStreamingChunk:
+    chunk = {"text": "", "tool_use": None, "is_finished": False, "finish_reason": "", "usage": None, "index": 0}
+    return {**chunk, **fields}
+
+
+def _tool_use(index: int, call: CustomModelToolCall) -> dict[str, Any]:
+    function = {"name": call.name, "arguments": compact_json(call.arguments)}
+    return {"id": f"call_{uuid4().hex[:12]}", "type": "function", "function": function, "index": index}

@@ -1,23 +1,27 @@
 """The activity that takes one model step."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any, Protocol
 
 from pydantic import JsonValue, TypeAdapter
 from temporalio import activity
 
 from activities.agent_objects import AgentObjects
-from activities.failures import agents_known_here, final_failure, passing_failure
+from activities.failures import final_failure, passing_failure
 from activities.heartbeats import beating
+from activities.model_replies import UNNAMED, ModelDelta, ModelReply, ModelToolCall, ReplyBuilder
 from activities.provider_messages import ProviderMessage, provider_messages, provider_tools
+from activities.publishing import settled_entries
+from activities.step_stream import StepStream
 from activities.transcripts import TranscriptReader
 from turnkeeper import names
 from turnkeeper.agents import Agent, ChatAgent
-from turnkeeper.chunks import PartsBuilder, StreamError, UIMessageChunk
+from turnkeeper.chunks import PartsBuilder, StreamError, ToolInputAvailable, UIMessageChunk
 from turnkeeper.errors import MODEL_REFUSED, MODEL_UNAVAILABLE, TranscriptUnreadable
+from turnkeeper.event_log.writer import EventWriter
 from turnkeeper.json_values import clean_json
-from turnkeeper.messages import Part, ReasoningPart, StepStartPart, TextPart, ToolPart, UIMessage, close_open_calls
+from turnkeeper.messages import Part, StepStartPart, ToolPart, UIMessage, close_open_calls
 from turnkeeper.registry import AgentRegistry
 from turnkeeper.runs import input_preview, shorten_error
 from turnkeeper.steps import (
@@ -26,63 +30,42 @@ from turnkeeper.steps import (
     Dispatch,
     FunctionToolDispatch,
     RefusedDispatch,
+    SettledStep,
     StepResult,
-    Usage,
+    StepSource,
 )
 from turnkeeper.tools import AgentTool, ArgumentError
 from turnkeeper.turns import MAX_CALLS
-from turnkeeper.wire import WireModel
 
 _CHUNK: TypeAdapter[UIMessageChunk] = TypeAdapter(UIMessageChunk)
 
-UNNAMED = "unnamed"
-"""Stands for the name of a call that a model made without one."""
-
 CUT_OFF = "Your output was cut off by the length limit, so nothing was run. Ask for less at once."
-
-
-class ModelToolCall(WireModel):
-    """A tool call as a provider gave it."""
-
-    id: str
-    name: str
-    arguments: str
-    """JSON text, or what was meant to be."""
-
-
-class ModelReply(WireModel):
-    """What a provider answered."""
-
-    text: str = ""
-    reasoning: str = ""
-    tool_calls: tuple[ModelToolCall, ...] = ()
-    is_cut_off: bool = False
-    """Whether the provider's length limit ended the answer."""
-    usage: Usage = Usage()
-    model: str | None = None
 
 
 class ModelClient(Protocol):
     """Calls models; its failures are Temporal application failures that say whether trying again may help."""
 
-    async def complete(
+    def stream(
         self,
         model: str,
         messages: Sequence[ProviderMessage],
         tools: Sequence[Mapping[str, JsonValue]],
         options: Mapping[str, Any],
-    ) -> ModelReply:
-        """Answer a conversation."""
+    ) -> AsyncIterator[ModelDelta]:
+        """Answer a conversation, piece by piece."""
 
 
 class ModelCallActivities:
     """Takes model steps for agents."""
 
-    def __init__(self, agents: AgentObjects, transcripts: TranscriptReader, models: ModelClient) -> None:
-        """Take steps of the agents that `agents` makes."""
+    def __init__(
+        self, agents: AgentObjects, transcripts: TranscriptReader, models: ModelClient, writer: EventWriter
+    ) -> None:
+        """Take steps of the agents that `agents` makes, and show them through `writer`."""
         self._agents = agents
         self._transcripts = transcripts
         self._models = models
+        self._writer = writer
 
     @activity.defn(name=names.CALL_MODEL)
     async def call_model(self, call: CallModelInput) -> StepResult:
@@ -96,37 +79,59 @@ class ModelCallActivities:
                 messages = await self._transcripts.read(call.transcript)
             except TranscriptUnreadable as error:
                 raise final_failure(str(error), error.wire_type) from error
-            step_key = f"{call.source.workflow_id}/{call.source.step}"
-            with agents_known_here():
-                agent = self._agents.make(call.agent_type, call.source, step_key, messages=messages)
-            if isinstance(agent, ChatAgent):
-                return await _authored_step(agent, call)
-            return await self._model_step(agent, call)
+            source = call.source
+            self._show_previous_step(source, messages)
+            stream = StepStream(self._writer, source.workflow_id, source.step, activity.info().attempt)
+            try:
+                step_key = f"{source.workflow_id}/{source.step}"
+                async with self._agents.lend(call.agent_type, source, step_key, messages=messages) as agent:
+                    if isinstance(agent, ChatAgent):
+                        return await _authored_step(agent, call, stream)
+                    return await self._model_step(agent, call, stream)
+            finally:
+                await stream.close()
 
-    async def _model_step(self, agent: Agent, call: CallModelInput) -> StepResult:
+    def _show_previous_step(self, source: StepSource, messages: Sequence[UIMessage]) -> None:
+        """Show the results that the workflow gathered, such as those of agent tools, and the step's end."""
+        if source.step and messages:
+            settled = SettledStep(step=source.step - 1, calls=tuple(messages[-1].tool_parts))
+            self._writer.add(*settled_entries(source.workflow_id, settled))
+
+    async def _model_step(self, agent: Agent, call: CallModelInput, stream: StepStream) -> StepResult:
         if not agent.model:
             raise final_failure(
                 f"The agent {call.agent_type} names no model. Set `model`, such as 'openai/gpt-5-mini'.", MODEL_REFUSED
             )
-        reply = await self._models.complete(
+        builder = ReplyBuilder(call.source.step, stream.add)
+        deltas = self._models.stream(
             agent.model,
             provider_messages(agent.instructions, agent.messages),
             provider_tools(list(agent.tools.values())),
             agent.model_options,
         )
-        if not reply.text.strip() and not reply.tool_calls:
+        async for delta in deltas:
+            builder.add(delta)
+        reply = builder.finish()
+        if reply.is_empty:
             raise passing_failure(f"The model {agent.model} gave an empty answer.", MODEL_UNAVAILABLE)
-        return _step_result(self._agents.registry, agent, call, reply)
+        result = _step_result(self._agents.registry, agent, call, reply)
+        for part in result.message.tool_parts:
+            stream.add(ToolInputAvailable(tool_call_id=part.tool_call_id, tool_name=part.tool_name, input=part.input))
+        return result
 
 
 def _step_result(registry: AgentRegistry, agent: Agent, call: CallModelInput, reply: ModelReply) -> StepResult:
     parts: list[Part] = [StepStartPart()]
-    if reply.reasoning:
-        parts.append(ReasoningPart(text=reply.reasoning))
-    if reply.text:
-        parts.append(TextPart(text=reply.text))
     dispatches: list[Dispatch] = []
-    for part, dispatch in _calls_of(registry, agent, call.source.step, reply):
+    for item in reply.items:
+        if not isinstance(item, ModelToolCall):
+            parts.append(item)
+            continue
+        part, dispatch = _call_of(registry, agent, item)
+        if reply.is_cut_off:
+            dispatch = RefusedDispatch(error=CUT_OFF)
+        elif len(dispatches) >= MAX_CALLS:
+            dispatch = RefusedDispatch(error=f"Only {MAX_CALLS} calls are carried out at once. Make the others later.")
         parts.append(part)
         dispatches.append(dispatch)
     return StepResult(
@@ -137,25 +142,10 @@ def _step_result(registry: AgentRegistry, agent: Agent, call: CallModelInput, re
     )
 
 
-def _calls_of(registry: AgentRegistry, agent: Agent, step: int, reply: ModelReply) -> list[tuple[ToolPart, Dispatch]]:
-    calls: list[tuple[ToolPart, Dispatch]] = []
-    seen: set[str] = set()
-    for position, made in enumerate(reply.tool_calls):
-        # Providers leave ids out and use them twice; a transcript in which two calls share one is refused later.
-        call_id = made.id or f"call-{step}-{position}"
-        while call_id in seen:
-            call_id = f"{call_id}-{position}"
-        seen.add(call_id)
-        arguments, dispatch = _dispatch_of(registry, agent, made)
-        part = ToolPart(
-            type=f"tool-{made.name or UNNAMED}", tool_call_id=call_id, state="input-available", input=arguments
-        )
-        if reply.is_cut_off:
-            dispatch = RefusedDispatch(error=CUT_OFF)
-        elif position >= MAX_CALLS:
-            dispatch = RefusedDispatch(error=f"Only {MAX_CALLS} calls are carried out at once. Make the others later.")
-        calls.append((part, dispatch))
-    return calls
+def _call_of(registry: AgentRegistry, agent: Agent, made: ModelToolCall) -> tuple[ToolPart, Dispatch]:
+    arguments, dispatch = _dispatch_of(registry, agent, made)
+    name = f"tool-{made.name or UNNAMED}"
+    return ToolPart(type=name, tool_call_id=made.id, state="input-available", input=arguments), dispatch
 
 
 def _dispatch_of(registry: AgentRegistry, agent: Agent, made: ModelToolCall) -> tuple[JsonValue, Dispatch]:
@@ -200,12 +190,14 @@ def _agent_dispatch(registry: AgentRegistry, tool: AgentTool, arguments: JsonVal
     )
 
 
-async def _authored_step(agent: ChatAgent, call: CallModelInput) -> StepResult:
+async def _authored_step(agent: ChatAgent, call: CallModelInput, stream: StepStream) -> StepResult:
     """Take the step that a `ChatAgent` writes itself: its tools ran inside, so nothing is left to dispatch."""
     builder = PartsBuilder()
-    async for chunk in agent.on_chat_message():
+    async for yielded in agent.on_chat_message():
         try:
-            builder.add(_CHUNK.validate_python(chunk))
+            chunk = _CHUNK.validate_python(clean_json(_CHUNK.dump_python(_CHUNK.validate_python(yielded))))
+            builder.add(chunk)
+            stream.add(chunk)
         except StreamError as error:
             raise final_failure(str(error), MODEL_REFUSED) from error
         except ValueError as error:

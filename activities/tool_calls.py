@@ -3,10 +3,12 @@
 from temporalio import activity
 
 from activities.agent_objects import AgentObjects
-from activities.failures import agents_known_here
 from activities.heartbeats import beating
+from activities.publishing import output_entry
 from turnkeeper import names
 from turnkeeper.agents import Agent, ToolCall
+from turnkeeper.event_log.writer import EventWriter
+from turnkeeper.messages import ToolPart
 from turnkeeper.runs import shorten_error
 from turnkeeper.steps import CallToolInput, ToolResult
 from turnkeeper.tools import ArgumentError, FunctionTool, ResultError
@@ -15,9 +17,10 @@ from turnkeeper.tools import ArgumentError, FunctionTool, ResultError
 class ToolCallActivities:
     """Runs the `@tool` methods of agents."""
 
-    def __init__(self, agents: AgentObjects) -> None:
-        """Run the tools of the agents that `agents` makes."""
+    def __init__(self, agents: AgentObjects, writer: EventWriter) -> None:
+        """Run the tools of the agents that `agents` makes, and show their results through `writer`."""
         self._agents = agents
+        self._writer = writer
 
     @activity.defn(name=names.CALL_TOOL)
     async def call_tool(self, call: CallToolInput) -> ToolResult:
@@ -27,16 +30,18 @@ class ToolCallActivities:
             idempotency_key=call.idempotency_key,
             attempt=activity.info().attempt,
         )
-        with agents_known_here():
-            agent = self._agents.make(call.agent_type, call.source, call.idempotency_key, tool_call=tool_call)
-        tool = agent.tools.get(call.tool_name)
-        if not isinstance(tool, FunctionTool):
-            return ToolResult(error=f"The tool {call.tool_name} no longer exists.")
-        async with beating():
-            return await _run(agent, tool, call)
+        lent = self._agents.lend(call.agent_type, call.source, call.idempotency_key, tool_call=tool_call)
+        async with beating(), lent as agent:
+            result = await _run(agent, call)
+        part = ToolPart(type=f"tool-{call.tool_name}", tool_call_id=call.tool_call_id, state="input-available")
+        self._writer.add(output_entry(call.source.workflow_id, call.source.step, result.settle(part)))
+        return result
 
 
-async def _run(agent: Agent, tool: FunctionTool, call: CallToolInput) -> ToolResult:
+async def _run(agent: Agent, call: CallToolInput) -> ToolResult:
+    tool = agent.tools.get(call.tool_name)
+    if not isinstance(tool, FunctionTool):
+        return ToolResult(error=f"The tool {call.tool_name} no longer exists.")
     try:
         arguments = tool.parse_arguments(call.arguments)
         return ToolResult(output=tool.dump_result(await getattr(agent, tool.method_name)(**arguments)))

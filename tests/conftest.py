@@ -16,6 +16,9 @@ import worker
 from activities.model_calls import ModelClient
 from turnkeeper.client import TurnkeeperClient
 from turnkeeper.dev_server import DevServer, dev_server
+from turnkeeper.event_log.entries import EventLog
+from turnkeeper.event_log.opening import open_event_log
+from turnkeeper.event_log.writer import EventWriter
 from turnkeeper.registry import AgentRegistry
 from turnkeeper.settings import Settings
 from workflows.plugin import TurnkeeperPlugin
@@ -70,12 +73,28 @@ async def models(registry: AgentRegistry, model_server: ModelServer) -> ModelCli
 
 
 @pytest.fixture(scope="session")
+async def event_log(settings: Settings) -> AsyncIterator[EventLog]:
+    """The live log."""
+    log = await open_event_log(settings)
+    yield log
+    await log.close()
+
+
+@pytest.fixture(scope="session")
+async def event_writer(event_log: EventLog) -> AsyncIterator[EventWriter]:
+    """What writes to the live log."""
+    writer = EventWriter(event_log)
+    yield writer
+    await writer.close()
+
+
+@pytest.fixture(scope="session")
 async def running_worker(
-    temporal: Client, registry: AgentRegistry, models: ModelClient, settings: Settings
+    temporal: Client, registry: AgentRegistry, models: ModelClient, event_writer: EventWriter, settings: Settings
 ) -> AsyncIterator[None]:
     """A worker in this process."""
     async with AsyncExitStack() as stack:
-        for part in worker.build_workers(temporal, registry, models, settings):
+        for part in worker.build_workers(temporal, registry, models, event_writer, settings):
             await stack.enter_async_context(part)
         yield
 

@@ -8,9 +8,9 @@ from typing import Any
 from pydantic import BaseModel, JsonValue
 
 from turnkeeper.agents import Agent, AgentToolInputRequest, ChatAgent
-from turnkeeper.chunks import TextDelta, TextEnd, TextStart, UIMessageChunk
+from turnkeeper.chunks import StartStep, TextDelta, TextEnd, TextStart, UIMessageChunk
 from turnkeeper.messages import UIMessage, user_message
-from turnkeeper.runs import AgentToolResult, AgentToolRunInfo
+from turnkeeper.runs import AgentToolProgress, AgentToolResult, AgentToolRunInfo
 from turnkeeper.tools import agent_tool, tool
 
 MODEL = "openai/test"
@@ -147,6 +147,7 @@ class Assistant(Agent):
     nothing = agent_tool(Silent, description="Give nothing.", input=Topic, output=Finding)
     misformed = agent_tool(Misformed, description="Begin wrongly.", input=Topic)
     broken = agent_tool(Broken, description="Break.", input=Topic)
+    measure = agent_tool("Surveyor", description="Have a survey made.", input=Topic)
     delegate = agent_tool("Assistant", description="Ask another assistant.", input=Topic)
 
     @tool(idempotent=True)
@@ -178,6 +179,12 @@ class Assistant(Agent):
         """Research under a run id of the caller's."""
         result = await self.run_agent_tool(Researcher, input=Topic(query=query), run_id=run_id)
         return result.model_dump(mode="json")
+
+
+class Busy(Clerk):
+    """Has tools of both kinds."""
+
+    research = agent_tool(Researcher, description="Research a topic.", input=Topic)
 
 
 class Capped(Assistant):
@@ -226,6 +233,56 @@ class Lingering(Researcher):
         calls.append(f"lingered {self.instance}")
 
 
+class Surveyor(Agent):
+    """Reports how far it is."""
+
+    model = MODEL
+
+    @tool
+    async def survey(self, reports: int, milestones: int = 0) -> list[str]:
+        """Report so many times in a tight loop, with so many milestones spread over it."""
+        outcomes = set()
+        for number in range(reports):
+            fraction = (number + 1) / (reports + 1)
+            outcomes.add(await self.report_progress(fraction, f"line {number}", "surveying", data={"line": number}))
+            if milestones and (number + 1) % (reports // milestones) == 0:
+                await self.report_progress(milestone=f"mark-{number + 1}", data={"line": number})
+        return sorted(outcomes)
+
+    @tool
+    async def pause(self, name: str) -> str:
+        """Report, reach a milestone, and wait until the test opens the gate."""
+        await self.report_progress(0.5, f"waiting for {name}", "waiting", data={"kept": True}, persist=True)
+        await self.report_progress(milestone="half-way")
+        await gate(name).wait()
+        return f"{name} is open"
+
+
+class Watching(Agent):
+    """Hears of its runs' progress."""
+
+    model = MODEL
+    survey = agent_tool(Surveyor, description="Have a survey made.", input=Topic)
+
+    async def on_progress(self, run: AgentToolRunInfo, progress: AgentToolProgress) -> None:
+        """Note it, and fail where the test asks for it."""
+        calls.append(f"progress {self.instance} {run.run_id} {progress.milestone or progress.message}")
+        if "stumble" in str(run.input_preview):
+            raise RuntimeError("the progress hook stumbles")
+
+
+class Slow(Agent):
+    """Takes a while to hear of progress."""
+
+    model = MODEL
+    survey = agent_tool(Surveyor, description="Have a survey made.", input=Topic)
+
+    async def on_progress(self, run: AgentToolRunInfo, progress: AgentToolProgress) -> None:
+        """Note it, slowly; for an instance whose name says so, not before the test opens the gate."""
+        calls.append(f"slow {self.instance} {progress.milestone}")
+        await (gate(f"slow {self.instance}").wait() if "stuck" in str(run.input_preview) else asyncio.sleep(0.2))
+
+
 class Specialist(Clerk):
     """Works on a task queue of its own."""
 
@@ -243,4 +300,30 @@ class Author(ChatAgent):
         yield TextEnd(id="t")
 
 
-AGENTS: tuple[type[Agent], ...] = (Assistant, Author, Capped, Clerk, Echo, Following, Hooked, Lingering, Specialist)
+class Stepping(ChatAgent):
+    """Writes a turn in two steps."""
+
+    async def on_chat_message(self) -> AsyncIterator[UIMessageChunk]:
+        """Say one thing, and then another."""
+        for word in ("first", "second"):
+            yield StartStep()
+            yield TextStart(id=word)
+            yield TextDelta(id=word, delta=word)
+            yield TextEnd(id=word)
+
+
+AGENTS: tuple[type[Agent], ...] = (
+    Assistant,
+    Author,
+    Busy,
+    Capped,
+    Clerk,
+    Echo,
+    Following,
+    Hooked,
+    Lingering,
+    Slow,
+    Specialist,
+    Stepping,
+    Watching,
+)

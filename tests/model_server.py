@@ -30,9 +30,6 @@ MINTED = "<minted>"
 USAGE = {"prompt_tokens": 11, "completion_tokens": 7, "total_tokens": 18}
 """What every answer is said to have taken."""
 
-_PIECE = 8
-"""Characters that one streamed chunk adds."""
-
 _TOOL_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _CALL_LINE = re.compile(r"call (\S+) ?(.*)")
 _ERROR_TYPES = {401: "authentication_error", 429: "rate_limit_error"}
@@ -114,6 +111,15 @@ class Cut:
 
 
 @dataclass(frozen=True)
+class Trickle:
+    """Begins to stream text, and goes on when an event is set; for a request that is not streamed, it only waits."""
+
+    text: str
+    until: asyncio.Event
+    then: str = ""
+
+
+@dataclass(frozen=True)
 class Empty:
     """Answers with a message that holds nothing, as if that were an answer."""
 
@@ -126,7 +132,7 @@ class Hold:
     then: "Reply"
 
 
-Reply = Say | Call | Refuse | Hold | Cut | Empty
+Reply = Say | Call | Refuse | Hold | Cut | Trickle | Empty
 Script = Callable[[ChatRequest], Reply]
 
 
@@ -178,6 +184,8 @@ class ModelServer:
         """
         self.script: Script = default_script
         self.is_strict = is_strict
+        self.piece = 8
+        """Characters that one streamed chunk adds."""
         self.requests: list[ChatRequest] = []
         """Every request in order of arrival."""
         self.refusals: list[str] = []
@@ -277,7 +285,9 @@ class ModelServer:
             self.script_errors.append(error)
             return Refuse(500, _error_body(500, f"the script raised {error!r}"))
 
-    async def _wait_out(self, reply: Reply, client_left: asyncio.Task[None]) -> Say | Call | Refuse | Cut | Empty:
+    async def _wait_out(
+        self, reply: Reply, client_left: asyncio.Task[None]
+    ) -> Say | Call | Refuse | Cut | Trickle | Empty:
         while isinstance(reply, Hold):
             held = reply.until.wait() if isinstance(reply.until, asyncio.Event) else asyncio.sleep(reply.until)
             waits = [asyncio.ensure_future(held), asyncio.ensure_future(self._stopping.wait())]
@@ -290,7 +300,7 @@ class ModelServer:
     async def _answer(
         self,
         chat: ChatRequest,
-        reply: Say | Call | Refuse | Cut | Empty,
+        reply: Say | Call | Refuse | Cut | Trickle | Empty,
         scope: Scope,
         receive: Receive,
         send: Send,
@@ -301,6 +311,10 @@ class ModelServer:
             case Cut(text=text):
                 begun = self._events(chat, Say(text))[:-2] if chat.is_streamed else [self._completion(chat, Say(text))]
                 await _send_cut(send, b"".join(begun), chat.is_streamed)
+            case Trickle():
+                begun = self._events(chat, Say(reply.text))[:-2]
+                rest = self._events(chat, Say(reply.then))[1:]
+                await self._send_in_two(send, b"".join(begun), reply.until, b"".join(rest))
             case Say() | Call() | Empty() if chat.is_streamed:
                 events = b"".join(self._events(chat, reply))
                 await Response(events, media_type="text/event-stream")(scope, receive, send)
@@ -310,13 +324,23 @@ class ModelServer:
             case _:
                 assert_never(reply)
 
+    async def _send_in_two(self, send: Send, begun: bytes, until: asyncio.Event, rest: bytes) -> None:
+        headers = [(b"content-type", b"text/event-stream")]
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        await send({"type": "http.response.body", "body": begun, "more_body": True})
+        waits = [asyncio.ensure_future(until.wait()), asyncio.ensure_future(self._stopping.wait())]
+        await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        for wait in waits:
+            wait.cancel()
+        await send({"type": "http.response.body", "body": rest, "more_body": False})
+
     def _completion(self, chat: ChatRequest, reply: Say | Call | Empty) -> bytes:
         choice = {"index": 0, "message": self._message(reply), "finish_reason": _finish_reason(reply)}
         return json.dumps(self._envelope(chat, "chat.completion", [choice], USAGE)).encode()
 
     def _events(self, chat: ChatRequest, reply: Say | Call | Empty) -> list[bytes]:
         """Return an answer as server-sent events; the last two are the finish mark with the usage, and the end."""
-        deltas = _deltas(self._message(reply))
+        deltas = _deltas(self._message(reply), self.piece)
         kind = "chat.completion.chunk"
         chunks = [self._envelope(chat, kind, [{"index": 0, "delta": d, "finish_reason": None}]) for d in deltas]
         finish = [{"index": 0, "delta": {}, "finish_reason": _finish_reason(reply)}]
@@ -464,19 +488,19 @@ def _finish_reason(reply: Say | Call | Empty) -> str:
     return "stop" if isinstance(reply, Empty) else reply.finish_reason
 
 
-def _deltas(message: Json) -> Iterator[Json]:
+def _deltas(message: Json, piece_length: int) -> Iterator[Json]:
     yield {"role": "assistant", "content": None if message.get("content") is None else ""}
-    yield from ({"reasoning_content": piece} for piece in _pieces(message.get("reasoning_content")))
-    yield from ({"content": piece} for piece in _pieces(message.get("content")))
+    yield from ({"reasoning_content": piece} for piece in _pieces(message.get("reasoning_content"), piece_length))
+    yield from ({"content": piece} for piece in _pieces(message.get("content"), piece_length))
     for index, call in enumerate(message.get("tool_calls", ())):
         head = {**call, "index": index, "function": {"name": call["function"]["name"], "arguments": ""}}
         yield {"tool_calls": [head]}
-        for piece in _pieces(call["function"]["arguments"]):
+        for piece in _pieces(call["function"]["arguments"], piece_length):
             yield {"tool_calls": [{"index": index, "function": {"arguments": piece}}]}
 
 
-def _pieces(text: str | None) -> list[str]:
-    return [] if text is None else [text[start : start + _PIECE] for start in range(0, len(text), _PIECE)]
+def _pieces(text: str | None, length: int) -> list[str]:
+    return [] if text is None else [text[start : start + length] for start in range(0, len(text), length)]
 
 
 def _error_body(status: int, text: str) -> Json:

@@ -9,12 +9,16 @@ from temporalio.exceptions import ApplicationError, FailureError, is_cancelled_e
 
 from turnkeeper import names
 from turnkeeper.errors import RUN_FAILED
+from turnkeeper.frames import RunEvent, end_event
 from turnkeeper.messages import UIMessage, last_assistant_text, user_message
 from turnkeeper.outcomes import cancel_reason, error_result, failure_from_result, failure_text
-from turnkeeper.runs import AgentToolResult, AgentToolRunInspection, default_summary, input_text
+from turnkeeper.runs import AgentToolProgress, AgentToolResult, AgentToolRunInspection, default_summary, input_text
 from turnkeeper.search_attributes import outcome_update
-from turnkeeper.turns import LoopState, RunFinished, RunInput
+from turnkeeper.steps import PublishInput
+from turnkeeper.turns import LoopState, ReportInput, ReportState, RunFinished, RunInput, RunReported
 from workflows.loop import ModelToolLoop, stop_reason
+from workflows.publishing import publish, run_started
+from workflows.run_reports import RunReports
 from workflows.run_starts import call_hook
 
 
@@ -38,6 +42,8 @@ class AgentToolRun(ModelToolLoop):
             state=run.state,
         )
         self._input = run
+        forward = self._forward_progress if run.forwards_progress else None
+        self._reports = RunReports(workflow.info().workflow_id, run.state.reports if run.state else None, forward)
         self._result: AgentToolResult | None = None
         self._completed_at: datetime | None = None
 
@@ -59,6 +65,12 @@ class AgentToolRun(ModelToolLoop):
             raise asyncio.CancelledError
         raise failure_from_result(self._result)
 
+    @workflow.signal(name=names.REPORT)
+    def report(self, told: ReportInput) -> None:
+        """Take reports of the run's own code; what comes after its end is nobody's (PR-16)."""
+        if self._result is None:
+            self._reports.take(told)
+
     @workflow.query(name=names.INSPECT)
     def inspect(self) -> AgentToolRunInspection:
         """Return how the run stands (IC-02)."""
@@ -73,6 +85,8 @@ class AgentToolRun(ModelToolLoop):
             started_at=self._started_at,
             completed_at=self._completed_at,
             steps=self._steps,
+            progress=self._reports.progress,
+            milestones=tuple(self._reports.milestones) or None,
         )
 
     async def _work(self) -> AgentToolResult:
@@ -86,6 +100,8 @@ class AgentToolRun(ModelToolLoop):
             return result
 
     async def _outcome(self) -> AgentToolResult:
+        if self._input.state is None:
+            await self._publish(run_started(workflow.info().workflow_id, self._input))
         if not len(self._log):
             self._log.append(await self._first_message())
         end = await self._take_steps()
@@ -129,22 +145,47 @@ class AgentToolRun(ModelToolLoop):
         return self._error(reason).model_copy(update={"status": "aborted"})
 
     async def _report_end(self, result: AgentToolResult) -> None:
-        """Tell the session that watches this run, if one does; one that is gone is no reason to fail (field case 7)."""
-        if self._input.reports_to is None:
-            return
-        report = asyncio.create_task(self._signal_end(self._input.reports_to, result))
+        """Tell the live log and the session that watches this run, if one does."""
+        report = asyncio.create_task(self._tell_end(result))
         try:
             await asyncio.shield(report)
         except asyncio.CancelledError:
             await report  # A cancel that comes this late changes nothing any more.
 
-    async def _signal_end(self, session_id: str, result: AgentToolResult) -> None:
-        session = workflow.get_external_workflow_handle(session_id)
+    async def _tell_end(self, result: AgentToolResult) -> None:
+        await workflow.wait_condition(lambda: self._reports.is_published)
+        await self._publish(end_event(self._path(), result))
+        await workflow.wait_condition(lambda: self._reports.is_drained)
+        if self._input.reports_to is None:
+            return
+        session = workflow.get_external_workflow_handle(self._input.reports_to)
         brief = result.model_copy(update={"output": None})
         try:
             await session.signal(names.RUN_FINISHED, RunFinished(result=brief, at=workflow.now()))
         except ApplicationError as error:
+            # A session that is gone is no reason to fail (field case 7).
             workflow.logger.warning("the end of run %s could not be reported: %s", self._input.run_id, error)
+
+    async def _publish(self, event: RunEvent) -> None:
+        source = workflow.info().workflow_id
+        await publish(PublishInput(source=source, settled=self._settled(), runs=(event,)))
+
+    def _path(self) -> str:
+        return names.run_path_of(workflow.info().workflow_id) or self._input.run_id
+
+    async def _forward_progress(self, progress: AgentToolProgress) -> None:
+        """Tell the dispatcher's agent; one that is gone is no reason to fail."""
+        dispatcher = workflow.get_external_workflow_handle(self._input.dispatcher)
+        try:
+            await dispatcher.signal(names.RUN_REPORTED, RunReported(run_id=self._input.run_id, progress=progress))
+        except ApplicationError as error:
+            workflow.logger.warning("progress of run %s could not be reported: %s", self._input.run_id, error)
+
+    def _report_state(self) -> ReportState:
+        return self._reports.state
+
+    def _is_quiet(self) -> bool:
+        return super()._is_quiet() and self._reports.is_drained
 
     def _continue_as_new(self, state: LoopState) -> None:
         workflow.continue_as_new(self._input.model_copy(update={"state": state}))

@@ -11,10 +11,13 @@ from temporalio.exceptions import (
     is_cancelled_exception,
 )
 
+from turnkeeper import names
 from turnkeeper.errors import Conflict
-from turnkeeper.outcomes import error_result, failure_text, result_from_failure
+from turnkeeper.outcomes import error_result, failure_text, is_own_failure, result_from_failure
 from turnkeeper.runs import AgentToolResult
 from turnkeeper.turns import DispatchRunInput, RunRecord
+from workflows.progress_hooks import ProgressHooks
+from workflows.publishing import publish_end, publish_refusal
 from workflows.run_registry import RunRegistry
 from workflows.run_starts import Dispatcher, announce_end, announce_start, attach_run, request_cancel, start_run
 
@@ -32,9 +35,12 @@ class AwaitedRuns:
         """Begin with the rows from before a continue-as-new."""
         self.dispatcher = dispatcher
         self.registry = RunRegistry(records, open_elsewhere)
+        self.progress_hooks = ProgressHooks(lambda: dispatcher, self.registry.find_info)
         self._carriers: dict[str, asyncio.Task[AgentToolResult]] = {}
         self._followers: dict[str, asyncio.Task[AgentToolResult]] = {}
         self._joined: set[str] = set()
+        self._told: set[str] = set()
+        """The runs that told the live log of their end themselves."""
         self._cancel_reasons: dict[str, str] = {}
         self._is_closing = False
 
@@ -57,6 +63,7 @@ class AwaitedRuns:
                 now=workflow.now(),
             )
             if refusal is not None:
+                await publish_refusal(self._workflow_id(request), request, refusal)
                 return refusal
             self._carriers[request.run_id] = asyncio.create_task(self._carry_to_end(request))
         await workflow.wait_condition(lambda: not self.registry.is_starting(request.run_id))
@@ -94,6 +101,7 @@ class AwaitedRuns:
         for run_id in self._followers:
             self.cancel(run_id, reason)
         await workflow.wait_condition(lambda: all(carrier.done() for carrier in self._carriers.values()))
+        await self.progress_hooks.close()
 
     async def _carry_to_end(self, request: DispatchRunInput) -> AgentToolResult:
         """Take one run from its registry row to its end, and have that announced."""
@@ -106,6 +114,8 @@ class AwaitedRuns:
             # Cancelled before it took its first step.
             result = self._aborted(request)
         if run_id not in self._joined:
+            if run_id not in self._told:
+                await publish_end(self._workflow_id(request), request, result)
             await announce_end(self.dispatcher, self.registry.info(run_id), result)
         self.registry.mark_ended(result, workflow.now())
         return result
@@ -130,7 +140,17 @@ class AwaitedRuns:
     async def _follow_child(self, request: DispatchRunInput) -> AgentToolResult:
         child = await start_run(self.dispatcher, request, awaited=True)
         self.registry.mark_running(request.run_id)
-        return await child
+        try:
+            result = await child
+        except ChildWorkflowError as error:
+            if is_own_failure(error.cause):
+                self._told.add(request.run_id)
+            raise
+        self._told.add(request.run_id)
+        return result
+
+    def _workflow_id(self, request: DispatchRunInput) -> str:
+        return names.run_workflow_id(self.dispatcher.instance, request.run_id)
 
     async def _join(self, request: DispatchRunInput) -> AgentToolResult:
         """Wait for a run of this instance that somebody else dispatched under the same id (DI-09).

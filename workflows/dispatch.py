@@ -29,17 +29,12 @@ INTERRUPTED_CALL = "The call was interrupted and may have taken effect."
 async def carry_out(runs: AwaitedRuns, call: ToolPart, dispatch: Dispatch, step: int, position: int) -> ToolPart:
     """Carry out one tool call and return it with its result; a failure is a result too."""
     if isinstance(dispatch, FunctionToolDispatch):
-        return settle(call, await _call_function_tool(runs.dispatcher, call, dispatch, step, position))
-    if isinstance(dispatch, AgentToolDispatch):
-        return settle(call, await _call_agent_tool(runs, call, dispatch, step, position))
-    return settle(call, ToolResult(error=dispatch.error))
-
-
-def settle(call: ToolPart, result: ToolResult) -> ToolPart:
-    """Return a tool call with its result."""
-    if result.error is not None:
-        return call.model_copy(update={"state": "output-error", "error_text": result.error})
-    return call.model_copy(update={"state": "output-available", "output": result.output})
+        result = await _call_function_tool(runs.dispatcher, call, dispatch, step, position)
+    elif isinstance(dispatch, AgentToolDispatch):
+        result = await _call_agent_tool(runs, call, dispatch, step, position)
+    else:
+        result = ToolResult(error=dispatch.error)
+    return result.settle(call)
 
 
 async def _call_function_tool(

@@ -8,10 +8,10 @@ from temporalio.exceptions import ActivityError, is_cancelled_exception
 
 from activities.model_calls import ModelCallActivities
 from turnkeeper import names
-from turnkeeper.messages import UIMessage, close_open_calls, settle_calls
+from turnkeeper.messages import ToolPart, UIMessage, close_open_calls, settle_call
 from turnkeeper.outcomes import cancel_reason, failure_text
 from turnkeeper.runs import AgentToolRunInfo
-from turnkeeper.steps import CallModelInput, StepResult
+from turnkeeper.steps import CallModelInput, Dispatch, SettledStep, StepResult
 from turnkeeper.turns import (
     AgentProfile,
     CancelRunInput,
@@ -20,6 +20,8 @@ from turnkeeper.turns import (
     LoopState,
     MessagesInput,
     MessagesPage,
+    ReportState,
+    RunReported,
     TranscriptRef,
 )
 from workflows import options
@@ -64,6 +66,7 @@ class ModelToolLoop:
         self._log = MessageLog(state.messages if state else ())
         self._open_step: UIMessage | None = None
         self._steps = state.steps if state else 0
+        self._shown_step: int | None = self._steps - 1 if self._steps else None
         self._started_at = state.started_at if state else workflow.now()
         dispatcher = Dispatcher(info.workflow_id, instance, turn_id, profile, depth)
         self._runs = AwaitedRuns(dispatcher, state.runs if state else (), open_elsewhere)
@@ -84,6 +87,11 @@ class ModelToolLoop:
     def cancel_run(self, request: CancelRunInput) -> bool:
         """Cancel one awaited run, whose caller then gets the aborted result (CX-13); answers whether it was open."""
         return self._runs.cancel(request.run_id, request.reason or "cancelled")
+
+    @workflow.signal(name=names.RUN_REPORTED)
+    def run_reported(self, reported: RunReported) -> None:
+        """Have `on_progress` hear of a run's report."""
+        self._runs.progress_hooks.offer(reported)
 
     @workflow.query(name=names.MESSAGES)
     def messages(self, request: MessagesInput) -> MessagesPage:
@@ -125,16 +133,23 @@ class ModelToolLoop:
     async def _finish_step(self, step: StepResult) -> None:
         """Carry out a step's calls, all at once, and add the step with their results to the transcript."""
         self._open_step = step.message
+        self._shown_step = self._steps
         calls = [part for part in step.message.tool_parts if not part.is_settled]
-        results = await asyncio.gather(
+        await asyncio.gather(
             *(
-                carry_out(self._runs, call, dispatch, self._steps, position)
+                self._carry_out(call, dispatch, position)
                 for position, (call, dispatch) in enumerate(zip(calls, step.dispatches, strict=True))
             )
         )
-        self._log.append(settle_calls(step.message, results))
+        self._log.append(self._open_step)
         self._open_step = None
         self._steps += 1
+
+    async def _carry_out(self, call: ToolPart, dispatch: Dispatch, position: int) -> None:
+        """Carry out one call of the open step; its result counts from then on, whatever becomes of the others."""
+        settled = await carry_out(self._runs, call, dispatch, self._steps, position)
+        if self._open_step is not None:
+            self._open_step = settle_call(self._open_step, settled)
 
     def _close_open_step(self) -> None:
         """Give the calls of a step that was cut short their results, so that the transcript stays valid."""
@@ -142,6 +157,12 @@ class ModelToolLoop:
             reason = f"The call was stopped: {stop_reason()}."
             self._log.append(close_open_calls(self._open_step, reason))
             self._open_step = None
+
+    def _settled(self) -> SettledStep | None:
+        """Return the last step, all of whose calls have results by now, for the live log."""
+        if self._shown_step is None or not len(self._log):
+            return None
+        return SettledStep(step=self._shown_step, calls=tuple(self._log.messages[-1].tool_parts))
 
     def _transcript(self) -> tuple[TranscriptRef, ...]:
         own = TranscriptRef(
@@ -153,15 +174,25 @@ class ModelToolLoop:
 
     async def _roll_over_if_long(self) -> None:
         if workflow.info().is_continue_as_new_suggested() and not self._runs.registry.open_count:
-            await workflow.wait_condition(workflow.all_handlers_finished)
+            # One wait for all of it, after which nothing comes in between: what would be noted then would be lost.
+            await workflow.wait_condition(self._is_quiet)
             self._continue_as_new(
                 LoopState(
                     messages=self._log.messages,
                     steps=self._steps,
                     runs=self._runs.registry.records,
+                    reports=self._report_state(),
                     started_at=self._started_at,
                 )
             )
+
+    def _is_quiet(self) -> bool:
+        """Tell whether nothing is under way that a continue-as-new would cut off."""
+        return workflow.all_handlers_finished() and not self._runs.progress_hooks.is_busy
+
+    def _report_state(self) -> ReportState | None:
+        """Return what a continue-as-new carries of reports; a turn has none."""
+        return None
 
     def _continue_as_new(self, state: LoopState) -> None:
         """Start this workflow anew with `state`; each workflow knows its own input."""

@@ -18,6 +18,12 @@ MODEL_STEP_TIMEOUT = timedelta(minutes=10)
 HOOK_TIMEOUT = timedelta(minutes=5)
 READ_TIMEOUT = timedelta(minutes=1)
 
+PROGRESS_HOOK_TIMEOUT = timedelta(minutes=1)
+"""A call of `on_progress`, its wait for a worker included."""
+
+PUBLISH_TIMEOUT = timedelta(seconds=3)
+"""The activity itself gives a log that does not answer up after a second; a workflow task must stay short."""
+
 ATTACH_TIMEOUT = timedelta(days=30)
 """Following a run that another execution started lasts as long as the run, within the namespace's retention."""
 
@@ -78,6 +84,14 @@ def hook_call(profile: AgentProfile, hook: str) -> workflow.ActivityConfig:
     )
 
 
+def progress_hook(profile: AgentProfile, hook: str) -> workflow.ActivityConfig:
+    """Return the options of `on_progress`: the next report will do, so it is soon given up, worker or not."""
+    config = hook_call(profile, hook)
+    config["schedule_to_close_timeout"] = PROGRESS_HOOK_TIMEOUT
+    config["retry_policy"] = RetryPolicy(maximum_attempts=2)
+    return config
+
+
 def run_attachment(run_id: str) -> workflow.ActivityConfig:
     """Return the options of the activity that follows a run which this workflow did not start."""
     return workflow.ActivityConfig(
@@ -86,6 +100,13 @@ def run_attachment(run_id: str) -> workflow.ActivityConfig:
         retry_policy=_ATTACH_RETRIES,
         cancellation_type=workflow.ActivityCancellationType.TRY_CANCEL,
         summary=f"follow run {run_id}",
+    )
+
+
+def publishing() -> workflow.LocalActivityConfig:
+    """Return the options of telling the live log something: part of a workflow task, and soon given up."""
+    return workflow.LocalActivityConfig(
+        start_to_close_timeout=PUBLISH_TIMEOUT, retry_policy=RetryPolicy(maximum_attempts=1)
     )
 
 

@@ -39,6 +39,11 @@ class RunRegistry:
         """Return a row that is known to exist."""
         return self._records[run_id].info
 
+    def find_info(self, run_id: str) -> AgentToolRunInfo | None:
+        """Return a row, or None if there is none."""
+        record = self._records.get(run_id)
+        return record.info if record else None
+
     def result(self, run_id: str) -> AgentToolResult | None:
         """Return how a run ended, or None while it goes on or if it has no row."""
         record = self._records.get(run_id)

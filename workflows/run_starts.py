@@ -64,9 +64,8 @@ async def call_hook(
         arguments=arguments,
         transcript=transcript,
     )
-    result = await workflow.execute_activity_method(
-        HookActivities.call_hook, call, **options.hook_call(dispatcher.profile, hook)
-    )
+    config = options.progress_hook if hook == "on_progress" else options.hook_call
+    result = await workflow.execute_activity_method(HookActivities.call_hook, call, **config(dispatcher.profile, hook))
     return result.value
 
 
@@ -124,6 +123,11 @@ async def start_run(
             run_id=run_id,
             profile=request.profile,
             input=request.input,
+            input_preview=request.input_preview,
+            parent_tool_call_id=request.parent_tool_call_id,
+            display_order=request.display_order,
+            display=request.display,
+            forwards_progress="on_progress" in dispatcher.profile.hooks,
             dispatcher=dispatcher.workflow_id,
             depth=dispatcher.depth + 1,
             reports_to=None if awaited else dispatcher.workflow_id,

@@ -11,10 +11,12 @@ from temporalio.exceptions import ActivityError, ChildWorkflowError, WorkflowAlr
 from activities.run_watch import RunWatchActivities
 from turnkeeper import names
 from turnkeeper.errors import RollingOver
+from turnkeeper.frames import TurnAborted, TurnError, end_event
 from turnkeeper.messages import UIMessage, close_open_calls
 from turnkeeper.outcomes import failure_text
 from turnkeeper.runs import AgentToolResult, AgentToolRunInfo
 from turnkeeper.search_attributes import instance_attributes
+from turnkeeper.steps import PublishInput
 from turnkeeper.turns import (
     CancelTurnInput,
     DispatchRunInput,
@@ -24,6 +26,7 @@ from turnkeeper.turns import (
     QueuedDelivery,
     QueuedTurn,
     RunFinished,
+    RunReported,
     SessionInput,
     SessionSnapshot,
     SubmitInput,
@@ -35,6 +38,8 @@ from turnkeeper.turns import (
 )
 from workflows import options
 from workflows.message_pages import MessageLog
+from workflows.progress_hooks import ProgressHooks
+from workflows.publishing import publish
 from workflows.run_starts import Dispatcher, announce_end
 from workflows.session_runs import SessionRuns
 from workflows.turn_ledger import TurnLedger
@@ -56,12 +61,16 @@ class AgentSession:
         self._inbox = deque(session.queue)
         self._turns = TurnLedger(session.turns, session.turns_submitted)
         self._runs = SessionRuns(self._dispatcher, self._queue_delivery, session.runs)
+        self._progress_hooks = ProgressHooks(
+            self._dispatcher, self._runs.registry.find_info, session.reports, self._is_long
+        )
         self._active: workflow.ChildWorkflowHandle[Any, TurnResult] | None = None
         self._cancel_reasons: dict[str, str] = {}
 
     @workflow.run
     async def run(self, session: SessionInput) -> None:
         """Work off the inbox, and start anew with it when the history has grown long."""
+        self._progress_hooks.resume()
         while True:
             await workflow.wait_condition(lambda: bool(self._inbox) or self._may_roll_over())
             if self._may_roll_over():
@@ -125,6 +134,11 @@ class AgentSession:
             raise RollingOver("this session is about to continue as new; send the update again")
         self._runs.registry.find(request)
 
+    @workflow.signal(name=names.RUN_REPORTED)
+    def run_reported(self, reported: RunReported) -> None:
+        """Have `on_progress` hear of a run's report."""
+        self._progress_hooks.offer(reported)
+
     @workflow.signal(name=names.RUN_FINISHED)
     def run_finished(self, finished: RunFinished) -> None:
         """Note a run's last word, once."""
@@ -168,6 +182,7 @@ class AgentSession:
         self._cancel_reasons.pop(work.turn_id, None)
 
     async def _run_turn(self, work: QueuedTurn) -> tuple[TurnStatus, str | None]:
+        status: TurnStatus
         try:
             self._active = await self._start_turn(work)
             if work.turn_id in self._cancel_reasons:
@@ -177,13 +192,26 @@ class AgentSession:
             if workflow.cancellation_reason() is not None:
                 # The session itself is cancelled, and has taken its turn along.
                 raise asyncio.CancelledError from failure
-            self._add(await self._read_stopped(work.turn_id))
+            stopped = await self._read_stopped(work.turn_id)
+            self._add(stopped)
             if is_cancelled_exception(failure):
-                return "aborted", self._cancel_reasons.get(work.turn_id, "cancelled")
-            return "error", failure_text(failure)
+                status, error = "aborted", self._cancel_reasons.get(work.turn_id, "cancelled")
+            else:
+                status, error = "error", failure_text(failure)
+            await self._publish_end(work.turn_id, status, error)
+            return status, error
         except WorkflowAlreadyStartedError:
             return "error", f"The turn id {work.turn_id} was used by an earlier session of this name. Send it again."
         return "completed", None
+
+    async def _publish_end(self, turn_id: str, status: TurnStatus, error: str) -> None:
+        """Tell the live log of a turn's end, in case that the turn was terminated before it could."""
+        event = (
+            TurnAborted(turn_id=turn_id, reason=error)
+            if status == "aborted"
+            else TurnError(turn_id=turn_id, error=error)
+        )
+        await publish(PublishInput(source=names.turn_workflow_id(self._id, turn_id), turn=event))
 
     async def _start_turn(self, work: QueuedTurn) -> workflow.ChildWorkflowHandle[Any, TurnResult]:
         agent_type = work.profile.agent_type
@@ -228,10 +256,14 @@ class AgentSession:
         closed = close_open_calls(result.message, "The call was stopped: the turn ended.")
         return result.model_copy(update={"message": closed})
 
-    def _queue_delivery(self, result: AgentToolResult) -> None:
-        self._inbox.append(QueuedDelivery(result=result, profile=self._profile))
+    def _queue_delivery(self, result: AgentToolResult, is_silent: bool) -> None:
+        self._inbox.append(QueuedDelivery(result=result, profile=self._profile, is_silent=is_silent))
 
     async def _deliver(self, work: QueuedDelivery) -> None:
+        if work.is_silent:
+            source = names.run_workflow_id(self._id, work.result.run_id)
+            event = end_event(work.result.run_id, work.result)
+            await publish(PublishInput(source=source, runs=(event,)))
         await announce_end(self._dispatcher(), self._runs.registry.info(work.result.run_id), work.result)
 
     def _dispatcher(self) -> Dispatcher:
@@ -247,7 +279,7 @@ class AgentSession:
         return workflow.info().is_continue_as_new_suggested()
 
     def _may_roll_over(self) -> bool:
-        return self._is_long() and workflow.all_handlers_finished()
+        return self._is_long() and workflow.all_handlers_finished() and not self._progress_hooks.is_busy
 
     def _continuation(self) -> SessionInput:
         return SessionInput(
@@ -257,6 +289,7 @@ class AgentSession:
             queue=tuple(self._inbox),
             turns=self._turns.records,
             runs=self._runs.registry.records,
+            reports=self._progress_hooks.waiting,
         )
 
 

@@ -7,9 +7,11 @@ from datetime import datetime
 from temporalio import workflow
 from temporalio.exceptions import ChildWorkflowError, FailureError, WorkflowAlreadyStartedError
 
+from turnkeeper import names
 from turnkeeper.outcomes import error_result, failure_text, result_from_failure
 from turnkeeper.runs import AgentToolResult
 from turnkeeper.turns import DispatchRunInput, RunRecord
+from workflows.publishing import publish_end, publish_refusal
 from workflows.run_registry import RunRegistry
 from workflows.run_starts import Dispatcher, announce_start, start_run
 
@@ -20,14 +22,14 @@ class SessionRuns:
     def __init__(
         self,
         dispatcher: Callable[[], Dispatcher],
-        on_end: Callable[[AgentToolResult], None],
+        on_end: Callable[[AgentToolResult, bool], None],
         records: tuple[RunRecord, ...],
     ) -> None:
         """Begin with the rows from before a continue-as-new.
 
         Args:
             dispatcher: gives the session as a dispatcher, with its agent as it is known by now.
-            on_end: is called once for each run that ends.
+            on_end: is called once for each run that ends, with whether it could not tell so itself.
             records: the rows.
         """
         self._dispatcher = dispatcher
@@ -44,16 +46,20 @@ class SessionRuns:
             cap = self._dispatcher().profile.max_concurrent_agent_tools
             refusal = self.registry.admit(request, depth=1, cap=cap, now=workflow.now())
             if refusal is not None:
+                await publish_refusal(self._workflow_id(request), request, refusal)
                 return refusal
             await self._start(request)
         await workflow.wait_condition(lambda: not self.registry.is_starting(request.run_id))
         return self.registry.result(request.run_id)
 
-    def end(self, result: AgentToolResult, at: datetime) -> None:
+    def end(self, result: AgentToolResult, at: datetime, *, is_silent: bool = False) -> None:
         """Note how a run ended, once."""
         if self.registry.is_open(result.run_id):
             self.registry.mark_ended(result, at)
-            self._on_end(result)
+            self._on_end(result, is_silent)
+
+    def _workflow_id(self, request: DispatchRunInput) -> str:
+        return names.run_workflow_id(self._dispatcher().instance, request.run_id)
 
     async def _start(self, request: DispatchRunInput) -> None:
         try:
@@ -66,6 +72,7 @@ class SessionRuns:
             self.registry.forget(request.run_id)
         except FailureError as error:
             result = error_result(request.run_id, request.profile.agent_type, failure_text(error))
+            await publish_end(self._workflow_id(request), request, result)
             self.end(result, workflow.now())
 
     def _note_silent_end(self, request: DispatchRunInput, child: asyncio.Task[AgentToolResult]) -> None:
@@ -76,4 +83,5 @@ class SessionRuns:
         error = None if child.cancelled() else child.exception()
         if isinstance(error, ChildWorkflowError):
             run_id, agent_type = request.run_id, request.profile.agent_type
-            self.end(result_from_failure(error.cause, run_id=run_id, agent_type=agent_type), workflow.now())
+            result = result_from_failure(error.cause, run_id=run_id, agent_type=agent_type)
+            self.end(result, workflow.now(), is_silent=True)

@@ -1,13 +1,19 @@
 """AgentTurn: one turn of an instance."""
 
+import asyncio
+from contextlib import suppress
+
 from temporalio import workflow
 from temporalio.exceptions import ApplicationError
 
 from turnkeeper import names
 from turnkeeper.errors import TURN_FAILED
+from turnkeeper.frames import TurnAborted, TurnError, TurnEvent, TurnFinished, TurnStarted
 from turnkeeper.messages import UIMessage, merge_steps
+from turnkeeper.steps import PublishInput
 from turnkeeper.turns import LoopState, TurnInput, TurnResult
 from workflows.loop import ModelToolLoop, stop_reason
+from workflows.publishing import publish
 
 
 @workflow.defn(name=names.AGENT_TURN)
@@ -35,10 +41,20 @@ class AgentTurn(ModelToolLoop):
         Raises:
             ApplicationError: of type `TurnFailed`, when no answer came about; what was written so far can be queried.
         """
+        turn_id = turn.turn_id
         try:
+            if turn.state is None:
+                await self._publish(TurnStarted(turn_id=turn_id, message_id=self._message_id))
             end = await self._take_steps()
-        finally:
+        except asyncio.CancelledError:
             await self._runs.close(stop_reason())
+            await self._publish(TurnAborted(turn_id=turn_id, reason=stop_reason()))
+            raise
+        await self._runs.close(stop_reason())
+        # A cancel that comes this late changes nothing any more.
+        with suppress(asyncio.CancelledError):
+            failed = TurnError(turn_id=turn_id, error=end.error or "")
+            await self._publish(TurnFinished(turn_id=turn_id) if end.error is None else failed)
         if end.error is not None:
             raise ApplicationError(end.error, type=TURN_FAILED, non_retryable=True)
         return self.result()
@@ -51,6 +67,10 @@ class AgentTurn(ModelToolLoop):
             steps = (*steps, self._open_step)
         merged = merge_steps(steps)
         return TurnResult(message=merged[0] if merged else None, runs=self._runs.registry.records)
+
+    async def _publish(self, event: TurnEvent) -> None:
+        source = workflow.info().workflow_id
+        await publish(PublishInput(source=source, settled=self._settled(), turn=event))
 
     def _continue_as_new(self, state: LoopState) -> None:
         workflow.continue_as_new(self._input.model_copy(update={"state": state}))

@@ -10,7 +10,8 @@ from turnkeeper.chunks import UIMessageChunk
 from turnkeeper.errors import AgentDefinitionError
 from turnkeeper.messages import UIMessage
 from turnkeeper.names import is_name
-from turnkeeper.runs import AgentToolResult, AgentToolRunInfo, Display
+from turnkeeper.progress import ReportOutcome
+from turnkeeper.runs import AgentToolProgress, AgentToolResult, AgentToolRunInfo, Display
 from turnkeeper.tools import AgentTool, FunctionTool, check_tool_name, function_tool_of
 from turnkeeper.turns import AgentProfile
 from turnkeeper.wire import WireModel
@@ -84,6 +85,18 @@ class AgentRuntime(Protocol):
         display: Display | None,
     ) -> AgentToolResult:
         """Dispatch a run and wait for its end."""
+
+    async def report_progress(
+        self,
+        *,
+        fraction: float | None,
+        message: str | None,
+        phase: str | None,
+        milestone: str | None,
+        data: JsonValue,
+        persist: bool,
+    ) -> ReportOutcome:
+        """Report how far the run is that this object works for."""
 
 
 class Agent:
@@ -189,12 +202,47 @@ class Agent:
             Conflict: the run id belongs to a run of another agent type or with another input (DI-16).
             NotFound: the agent is not registered here.
             ValueError: the run id is malformed.
-            Unavailable: the run was not known to have started within 15 s; ask again with the same run id.
+            Unavailable: the run was not known to have started in time; ask again with the same run id.
             TooLarge: the input is over its limit.
         """
         value = input.model_dump(mode="json", by_alias=True) if isinstance(input, BaseModel) else input
         return await self._runtime.run_agent_tool(
             agent, value, run_id=run_id, input_preview=input_preview, display_order=display_order, display=display
+        )
+
+    async def report_progress(
+        self,
+        fraction: float | None = None,
+        message: str | None = None,
+        phase: str | None = None,
+        *,
+        milestone: str | None = None,
+        data: JsonValue = None,
+        persist: bool = False,
+    ) -> ReportOutcome:
+        """Report how far this run is; from a tool or a hook, or from `on_chat_message`.
+
+        Reports show live at most every 200 ms, the latest of them always; they cost next to nothing, so report freely.
+        A milestone is kept for good and told at once: when this returns, it is recorded (MS-01, MS-02).
+
+        Args:
+            fraction: how much is done, from 0 to 1; what lies beyond is cut to that (PR-05).
+            message: a line for people.
+            phase: what the run is doing, in a word.
+            milestone: the name of a point that the run has passed.
+            data: more, as JSON; kept with a milestone, or with `persist`, and otherwise only shown live (PR-07).
+            persist: whether the latest report's data is part of what an inspection of the run shows.
+
+        Returns:
+            "emitted", "coalesced" when a newer report may replace this one before it shows, or "inactive" outside a run
+            or after its end, which does nothing (PR-09, PR-16).
+
+        Raises:
+            ValueError: the report is over 16 KiB, its data is not JSON, or its fraction is not a number (PR-14).
+            Unavailable: a milestone could not be recorded.
+        """
+        return await self._runtime.report_progress(
+            fraction=fraction, message=message, phase=phase, milestone=milestone, data=data, persist=persist
         )
 
     async def format_agent_tool_input(self, input: JsonValue, request: AgentToolInputRequest) -> UIMessage:
@@ -217,6 +265,10 @@ class Agent:
         """Override to hear of every run's end, before whoever awaits it does (AW-06)."""
         raise NotImplementedError
 
+    async def on_progress(self, run: AgentToolRunInfo, progress: AgentToolProgress) -> None:
+        """Override to hear of the milestones and of the progress, now and then, of the runs dispatched (PR-11)."""
+        raise NotImplementedError
+
 
 class ChatAgent(Agent):
     """An agent whose author writes the turn: for other agent frameworks, or none."""
@@ -232,6 +284,7 @@ HOOKS = (
     "get_agent_tool_summary",
     "on_agent_tool_finish",
     "on_agent_tool_start",
+    "on_progress",
 )
 """The methods that a workflow has called only where a class overrides them."""
 

@@ -90,6 +90,10 @@ class ToolPart(WireModel):
     output: JsonValue = None
     """The result, meaningful only in state `output-available`."""
     error_text: str | None = None
+    preliminary: bool | None = None
+    """True while the output is what a run that goes on has come to so far."""
+    input_text: Annotated[str | None, Field(exclude=True)] = None
+    """The text of an input that is still streaming; never stored."""
     provider_executed: bool | None = True
     """True for tools that the server runs, which keeps a browser from trying to run them (clients.md 1.2, rule 4)."""
 
@@ -105,7 +109,7 @@ class ToolPart(WireModel):
     @property
     def is_settled(self) -> bool:
         """Whether the call has its result."""
-        return self.state in ("output-available", "output-error")
+        return self.state in ("output-available", "output-error") and not self.preliminary
 
 
 def _part_kind(part: Any) -> str:
@@ -152,11 +156,13 @@ def user_message(message_id: str, text: str) -> UIMessage:
     return UIMessage(id=message_id, role="user", parts=(TextPart(text=text),))
 
 
-def settle_calls(message: UIMessage, results: Sequence[ToolPart]) -> UIMessage:
-    """Return `message` with its open tool calls replaced by `results`, which are in the same order."""
-    remaining = iter(results)
+def settle_call(message: UIMessage, settled: ToolPart) -> UIMessage:
+    """Return `message` with one of its open tool calls replaced by what it came to."""
     parts = tuple(
-        next(remaining, part) if isinstance(part, ToolPart) and not part.is_settled else part for part in message.parts
+        settled
+        if isinstance(part, ToolPart) and part.tool_call_id == settled.tool_call_id and not part.is_settled
+        else part
+        for part in message.parts
     )
     return message.model_copy(update={"parts": parts})
 

@@ -24,6 +24,8 @@ CANCEL_TURN = "cancel_turn"
 DISPATCH_RUN = "dispatch_run"
 CANCEL_RUN = "cancel_run"
 
+REPORT = "report"
+RUN_REPORTED = "run_reported"
 RUN_FINISHED = "run_finished"
 
 SNAPSHOT = "snapshot"
@@ -38,6 +40,7 @@ CALL_HOOK = "call_hook"
 CHECK_OUTPUT = "check_output"
 ATTACH_RUN = "attach_run"
 READ_STOPPED_TURN = "read_stopped_turn"
+PUBLISH = "publish"
 
 TENANT_ATTRIBUTE = "TurnkeeperTenant"
 AGENT_ATTRIBUTE = "TurnkeeperAgent"
@@ -108,6 +111,17 @@ def agent_and_name_of(session_id: str) -> tuple[str, str]:
     """Return the agent type and the instance name in a session's workflow id."""
     _, agent_type, name = session_id.split("/")
     return agent_type, name
+
+
+def root_instance(workflow_id: str) -> str:
+    """Return the root instance that a session, turn or run belongs to, which is its session's workflow id."""
+    return "/".join(workflow_id.split("/", 3)[:3])
+
+
+def run_path_of(workflow_id: str) -> str | None:
+    """Return the path of a run below its root instance, such as `a/runs/b`, or None if it is not a run."""
+    path = workflow_id.removeprefix(f"{root_instance(workflow_id)}/runs/")
+    return path if path != workflow_id and parse_run_path(path) is not None else None
 
 
 def run_id_of(workflow_id: str) -> str | None:

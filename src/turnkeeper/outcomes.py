@@ -29,13 +29,18 @@ def result_from_failure(
         agent_type: its agent.
         reason: why it was cancelled, where the caller knows.
     """
-    if isinstance(cause, ApplicationError) and cause.type == RUN_FAILED and cause.details:
+    if isinstance(cause, ApplicationError) and is_own_failure(cause) and cause.details:
         return AgentToolResult.model_validate(cause.details[0])
     if isinstance(cause, CancelledError):
         return AgentToolResult(run_id=run_id, agent_type=agent_type, status="aborted", error=reason or "cancelled")
     if isinstance(cause, TerminatedError):
         return error_result(run_id, agent_type, "The sub-agent was terminated by an operator.")
     return error_result(run_id, agent_type, failure_text(cause) if cause else "")
+
+
+def is_own_failure(cause: BaseException | None) -> bool:
+    """Tell whether a run ended in an error that it reported itself, and was not stopped from outside."""
+    return isinstance(cause, ApplicationError) and cause.type == RUN_FAILED
 
 
 def error_result(run_id: str, agent_type: str, error: str) -> AgentToolResult:

@@ -72,6 +72,30 @@ class AgentToolFailure(WireModel):
     child_still_running: bool | None = None
 
 
+class AgentToolProgress(WireModel):
+    """A run's report of how far it is, for `on_progress` (PR-12)."""
+
+    fraction: Annotated[float, Field(ge=0, le=1)] | None = None
+    """From 0 to 1 (PR-05 as decided)."""
+    message: str | None = None
+    phase: str | None = None
+    milestone: str | None = None
+    """The milestone that this report reached, if it is one."""
+    data: JsonValue = None
+    at: AwareDatetime
+    """When it was reported."""
+
+
+class AgentToolMilestone(WireModel):
+    """A point that a run passed; durable, in order, and never coalesced (MS rows)."""
+
+    name: str
+    sequence: int
+    """Counts the milestones of the run, from 0 (MS-03)."""
+    at: AwareDatetime
+    data: JsonValue = None
+
+
 class AgentToolRunInfo(WireModel):
     """A registry row: a run as the instance that dispatched it knows it."""
 
@@ -103,6 +127,10 @@ class AgentToolRunInspection(WireModel):
     completed_at: AwareDatetime | None = None
     steps: Annotated[int, Field(ge=0)] = 0
     """Model steps taken so far."""
+    progress: AgentToolProgress | None = None
+    """The latest report that was no milestone (PR-08)."""
+    milestones: tuple[AgentToolMilestone, ...] | None = None
+    """In order; None when there are none (MS-08)."""
 
 
 def failure_of(result: AgentToolResult) -> AgentToolFailure:

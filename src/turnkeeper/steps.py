@@ -5,9 +5,10 @@ from typing import Annotated, Literal
 
 from pydantic import Field, JsonValue
 
-from turnkeeper.messages import UIMessage
-from turnkeeper.runs import AgentToolResult, Display
-from turnkeeper.turns import AgentProfile, TranscriptRef
+from turnkeeper.frames import RunEvent, TurnEvent
+from turnkeeper.messages import ToolPart, UIMessage
+from turnkeeper.runs import AgentToolMilestone, AgentToolResult, Display
+from turnkeeper.turns import AgentProfile, Report, TranscriptRef
 from turnkeeper.wire import WireModel
 
 
@@ -100,6 +101,12 @@ class ToolResult(WireModel):
     output: JsonValue = None
     error: str | None = None
 
+    def settle(self, call: ToolPart) -> ToolPart:
+        """Return a tool call with this as its result."""
+        if self.error is not None:
+            return call.model_copy(update={"state": "output-error", "error_text": self.error})
+        return call.model_copy(update={"state": "output-available", "output": self.output})
+
 
 class CallHookInput(WireModel):
     """Asks for one call of an author's hook."""
@@ -128,6 +135,33 @@ class CheckOutputInput(WireModel):
     agent_type: str
     tool_name: str
     output: JsonValue = None
+
+
+class SettledStep(WireModel):
+    """A step whose calls all have their results."""
+
+    step: int
+    calls: tuple[ToolPart, ...] = ()
+
+
+class ReachedMilestone(WireModel):
+    """A milestone with the report that reached it."""
+
+    milestone: AgentToolMilestone
+    report: Report
+
+
+class PublishInput(WireModel):
+    """What a turn or run has to tell the live log, in order: how its last step ended, milestones, its own course."""
+
+    source: str
+    """The workflow id of the turn or run."""
+    settled: SettledStep | None = None
+    milestones: tuple[ReachedMilestone, ...] = ()
+    runs: tuple[RunEvent, ...] = ()
+    occasion: str = ""
+    """Tells this beginning and end apart from others of the same run: a refused one may be dispatched again (DI-15)."""
+    turn: TurnEvent | None = None
 
 
 class AttachRunInput(WireModel):

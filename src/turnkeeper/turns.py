@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 from pydantic import AwareDatetime, Field, JsonValue
 
 from turnkeeper.messages import UIMessage
-from turnkeeper.runs import AgentToolResult, AgentToolRunInfo, Display
+from turnkeeper.runs import AgentToolMilestone, AgentToolProgress, AgentToolResult, AgentToolRunInfo, Display
 from turnkeeper.wire import Name, WireModel
 
 TurnStatus = Literal["queued", "running", "completed", "error", "aborted"]
@@ -130,6 +130,8 @@ class QueuedDelivery(WireModel):
     result: AgentToolResult
     profile: AgentProfile
     """The agent whose hook is called."""
+    is_silent: bool = False
+    """Whether the run could not tell the live log of its end itself."""
 
 
 QueuedWork = Annotated[QueuedTurn | QueuedDelivery, Field(discriminator="kind")]
@@ -161,6 +163,8 @@ class SessionInput(WireModel):
     turns_submitted: int = 0
     messages: tuple[UIMessage, ...] = ()
     queue: tuple[QueuedWork, ...] = ()
+    reports: "tuple[RunReported, ...]" = ()
+    """On their way to `on_progress`."""
     turns: tuple[TurnRecord, ...] = ()
     runs: tuple[RunRecord, ...] = ()
 
@@ -187,6 +191,42 @@ class TurnResult(WireModel):
     runs: tuple[RunRecord, ...] = ()
 
 
+class Report(WireModel):
+    """What a run's code reports of how far it is."""
+
+    report_id: str
+    """The same id again is the same report."""
+    at: AwareDatetime
+    milestone: str | None = None
+    """Names a milestone, which is kept; without, the report replaces the one before."""
+    fraction: float | None = None
+    message: str | None = None
+    phase: str | None = None
+    data: JsonValue = None
+
+
+class ReportInput(WireModel):
+    """Reports of a run's code, in order."""
+
+    reports: tuple[Report, ...]
+
+
+class RunReported(WireModel):
+    """A run's report to the workflow that dispatched it, for the agent's `on_progress`."""
+
+    run_id: str
+    progress: AgentToolProgress
+
+
+class ReportState(WireModel):
+    """What a run remembers of its reports."""
+
+    progress: AgentToolProgress | None = None
+    milestones: tuple[AgentToolMilestone, ...] = ()
+    seen: tuple[str, ...] = ()
+    """The ids of the latest milestones' reports, for a signal that comes twice around a continue-as-new."""
+
+
 class RunInput(WireModel):
     """Starts one agent-tool run."""
 
@@ -196,6 +236,13 @@ class RunInput(WireModel):
     """The workflow id of the turn, run or session that dispatched it."""
     depth: int
     input: JsonValue = None
+    input_preview: JsonValue = None
+    """What its `started` frame shows, if not the beginning of the input."""
+    parent_tool_call_id: str | None = None
+    display_order: int = 0
+    display: Display | None = None
+    forwards_progress: bool = False
+    """Whether the dispatcher's agent wants to hear of the run's reports."""
     reports_to: str | None = None
     """The session to signal at the end; None when the dispatcher awaits the run as its child."""
     state: "LoopState | None" = None
@@ -208,6 +255,8 @@ class LoopState(WireModel):
     """What the loop added so far: one message a step, for a run after its input message."""
     steps: int = 0
     runs: tuple[RunRecord, ...] = ()
+    reports: ReportState | None = None
+    """Of a run; a turn reports to nobody."""
     started_at: AwareDatetime
 
 
@@ -251,3 +300,4 @@ class RunFinished(WireModel):
 
 TurnInput.model_rebuild()
 RunInput.model_rebuild()
+SessionInput.model_rebuild()

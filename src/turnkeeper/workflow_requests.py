@@ -187,6 +187,19 @@ class WorkflowRequests:
             raise
         return snapshot.turns_submitted
 
+    async def signal(self, workflow_id: str, name: str, argument: object) -> None:
+        """Signal a workflow; the same argument may arrive twice, so it carries an id of the sender's.
+
+        Raises:
+            NotFound: there is no such workflow, or it has ended.
+            Unavailable: Temporal did not answer in time.
+        """
+
+        async def attempt(remaining: timedelta) -> None:
+            await self._handle(workflow_id).signal(name, argument, rpc_timeout=remaining)
+
+        await _until_answered(attempt, UPDATE_PATIENCE)
+
     async def query(
         self,
         workflow_id: str,

@@ -11,9 +11,12 @@ from model_server import Call, Cut, Empty, Hold, ModelServer, Refuse, Reply, Say
 from pydantic import JsonValue
 from temporalio.exceptions import ApplicationError
 
-from activities.model_calls import ModelReply, ModelToolCall
+from activities.model_replies import ModelReply, ModelToolCall, ReplyBuilder
+from activities.provider_messages import ProviderMessage
+from turnkeeper.chunks import TextDelta, UIMessageChunk
 from turnkeeper.dev_server import free_port
 from turnkeeper.errors import MODEL_REFUSED, MODEL_UNAVAILABLE
+from turnkeeper.messages import TextPart
 from turnkeeper.models import CustomModelReply, CustomModelToolCall
 from turnkeeper.runs import MAX_ERROR_BYTES
 from turnkeeper.steps import Usage
@@ -80,7 +83,21 @@ async def _ask(
     """Have one call answered by `reply`."""
     server.script = in_turn(reply)
     options = {"api_base": server.url, "api_key": "test", **options}
-    return await client.complete("openai/small", MESSAGES, tools, options)
+    return await _whole(client, "openai/small", MESSAGES, tools, options)
+
+
+async def _whole(
+    client: "LiteLLMClient",
+    model: str,
+    messages: Sequence[ProviderMessage],
+    tools: Sequence[Mapping[str, JsonValue]],
+    options: Mapping[str, Any],
+) -> ModelReply:
+    """Have one call answered, and return the whole answer."""
+    builder = ReplyBuilder(0, lambda chunk: None)
+    async for delta in client.stream(model, messages, tools, options):
+        builder.add(delta)
+    return builder.finish()
 
 
 async def _fail(client: "LiteLLMClient", server: ModelServer, reply: Reply, **options: Any) -> ApplicationError:
@@ -94,7 +111,12 @@ async def _fail(client: "LiteLLMClient", server: ModelServer, reply: Reply, **op
 async def test_an_answer_has_its_text_usage_and_model(client: "LiteLLMClient", server: ModelServer) -> None:
     """One call is one request."""
     reply = await _ask(client, server, Say("hello"))
-    assert reply == ModelReply(text="hello", usage=Usage(input_tokens=11, output_tokens=7), model="small")
+    assert reply == ModelReply(
+        items=(TextPart(text="hello"),),
+        usage=Usage(input_tokens=11, output_tokens=7),
+        finish_reason="stop",
+        model="small",
+    )
     assert len(server.requests) == 1
 
 
@@ -104,7 +126,7 @@ async def test_what_is_asked_arrives_as_it_is(client: "LiteLLMClient", server: M
     [request] = server.requests
     assert (request.model, request.messages, request.body["tools"]) == ("small", MESSAGES, [TOOL])
     assert request.body["temperature"] == 0.5
-    assert request.is_streamed is False
+    assert request.is_streamed is True
 
 
 async def test_without_tools_none_are_sent(client: "LiteLLMClient", server: ModelServer) -> None:
@@ -264,30 +286,56 @@ async def test_a_provider_that_is_not_there_is_retryable(client: "LiteLLMClient"
         {"id": "x", "object": "chat.completion", "created": 1, "model": "small", "choices": []},
     ],
 )
-async def test_field_19_an_answer_that_is_none_is_a_failed_attempt(
+async def test_field_19_an_answer_that_is_none_is_an_empty_one(
     client: "LiteLLMClient", server: ModelServer, body: dict[str, Any] | str
 ) -> None:
-    """Field case 19: HTTP 200 with nothing, a web page, an error or no choices in it."""
-    error = await _fail(client, server, Refuse(200, body))
-    assert (error.type, error.non_retryable) == (MODEL_UNAVAILABLE, False)
+    """Field case 19: HTTP 200 with nothing, a web page, an error or no choices in it; a model step tries that again."""
+    reply = await _ask(client, server, Refuse(200, body))
+    assert (reply.text, reply.tool_calls) == ("", ())
 
 
-@pytest.mark.parametrize(
-    "reply",
-    [
-        Call(ToolCall("add", "[" * 100_000)),
-        Call(ToolCall("add", f'{{"a": {"9" * 5_000}}}')),
-        Refuse(200, {"id": "x", "object": "chat.completion", "created": 1, "model": "small", "choices": [{}]}),
-    ],
-    ids=["brackets", "digits", "no-message"],
-)
-async def test_field_31_an_answer_that_litellm_trips_over_is_a_failed_attempt_without_a_traceback(
-    client: "LiteLLMClient", server: ModelServer, reply: Reply
+@pytest.mark.parametrize("arguments", ["[" * 100_000, f'{{"a": {"9" * 5_000}}}'], ids=["brackets", "digits"])
+async def test_field_12_arguments_that_no_parser_takes_are_passed_on(
+    client: "LiteLLMClient", server: ModelServer, arguments: str
 ) -> None:
-    """Field cases 12, 19 and 31: neither our files nor what was said is in the failure, which a history keeps."""
-    error = await _fail(client, server, reply)
+    """Field case 12: the model step, which knows the tool, tells the model what is wrong with them."""
+    reply = await _ask(client, server, Call(ToolCall("add", arguments)))
+    assert [call.arguments for call in reply.tool_calls] == [arguments]
+
+
+async def test_an_error_in_mid_stream_is_a_failed_attempt_in_its_own_words(
+    client: "LiteLLMClient", server: ModelServer
+) -> None:
+    """Field case 18: a stream that began with 200 and ends in an error event."""
+    event = 'data: {"error": {"message": "overloaded"}}\n\n'
+    error = await _fail(client, server, Refuse(200, event, {"content-type": "text/event-stream"}))
     assert (error.type, error.non_retryable) == (MODEL_UNAVAILABLE, False)
-    assert not any(leak in error.message for leak in ("Traceback", ".py", "received_args"))
+    assert error.message.count("overloaded") == 1
+
+
+async def test_pieces_come_while_the_model_still_writes(client: "LiteLLMClient", server: ModelServer) -> None:
+    """Design 5: text, reasoning and the input of calls are shown as they come, each part begun and ended once."""
+    shown: list[UIMessageChunk] = []
+    builder = ReplyBuilder(3, shown.append)
+    for reply in (Say("hello there, you", reasoning="hm"), Call(ToolCall("add", {"left": 1}, id="c"))):
+        server.script = in_turn(reply)
+        options = {"api_base": server.url, "api_key": "test"}
+        async for delta in client.stream("openai/small", MESSAGES, [TOOL], options):
+            builder.add(delta)
+    builder.finish()
+    assert [chunk.type for chunk in shown] == [
+        "reasoning-start",
+        "reasoning-delta",
+        "reasoning-end",
+        "text-start",
+        "text-delta",
+        "text-delta",
+        "text-end",
+        "tool-input-start",
+        "tool-input-delta",
+        "tool-input-delta",
+    ]
+    assert "".join(chunk.delta for chunk in shown if isinstance(chunk, TextDelta)) == "hello there, you"
 
 
 async def test_a_time_out_is_retryable_and_closes_the_connection(client: "LiteLLMClient", server: ModelServer) -> None:
@@ -311,14 +359,14 @@ async def test_calls_that_overlap_are_answered_each_for_itself(client: "LiteLLMC
     server.script = lambda request: Say(request.last_text)
     options = {"api_base": server.url, "api_key": "test"}
     asked = [[{"role": "user", "content": str(number)}] for number in range(20)]
-    replies = await asyncio.gather(*(client.complete("openai/small", messages, [], options) for messages in asked))
+    replies = await asyncio.gather(*(_whole(client, "openai/small", messages, [], options) for messages in asked))
     assert [reply.text for reply in replies] == [str(number) for number in range(20)]
 
 
 async def test_a_model_without_a_known_provider_is_final(client: "LiteLLMClient", server: ModelServer) -> None:
     """The text says what is wrong with the name."""
     with pytest.raises(ApplicationError, match="nobody/small") as raised:
-        await client.complete("nobody/small", MESSAGES, [], {})
+        await _whole(client, "nobody/small", MESSAGES, [], {})
     assert raised.value.non_retryable
 
 
@@ -327,7 +375,7 @@ async def test_a_custom_model_answers_for_its_provider(
 ) -> None:
     """It sees its own name, the conversation and the tools, once, and no HTTP is spoken."""
     echo.asked.clear()
-    reply = await client.complete("echo/any", MESSAGES, [TOOL], {})
+    reply = await _whole(client, "echo/any", MESSAGES, [TOOL], {})
     assert (reply.text, reply.tool_calls) == ("you said: hi", ())
     assert echo.asked == [("any", MESSAGES, [TOOL])]
     assert server.requests == []
@@ -335,7 +383,7 @@ async def test_a_custom_model_answers_for_its_provider(
 
 async def test_a_custom_model_calls_tools(client: "LiteLLMClient") -> None:
     """Its calls get ids of their own; without tools it is told so."""
-    reply = await client.complete("echo/any", [{"role": "user", "content": "call"}], [], {})
+    reply = await _whole(client, "echo/any", [{"role": "user", "content": "call"}], [], {})
     assert [(call.name, call.arguments) for call in reply.tool_calls] == [("add", '{"a":1}')] * 2
     assert len({call.id for call in reply.tool_calls}) == 2
     assert reply.text == ""
@@ -345,7 +393,7 @@ async def test_a_custom_model_that_raises_is_asked_once_and_quoted(client: "Lite
     """An author's bug is final: the text has the type and the words of what was raised, and no traceback."""
     echo.asked.clear()
     with pytest.raises(ApplicationError, match="ValueError: out of ideas") as raised:
-        await client.complete("echo/any", [{"role": "user", "content": "fail"}], [], {})
+        await _whole(client, "echo/any", [{"role": "user", "content": "fail"}], [], {})
     assert len(echo.asked) == 1
     assert (raised.value.type, raised.value.non_retryable) == (MODEL_REFUSED, True)
     assert "Traceback" not in raised.value.message

@@ -15,13 +15,16 @@ from temporalio.exceptions import ApplicationError
 from temporalio.testing import ActivityEnvironment
 
 from activities.agent_objects import AgentObjects
-from activities.model_calls import CUT_OFF, ModelCallActivities, ModelClient, ModelReply, ModelToolCall
+from activities.model_calls import CUT_OFF, ModelCallActivities, ModelClient
+from activities.model_replies import CallDelta, ModelDelta, ModelReply, ModelToolCall
+from activities.progress_reports import ProgressReporter
 from activities.provider_messages import ProviderMessage, provider_messages
 from activities.transcripts import TranscriptReader
 from turnkeeper.agents import Agent, ChatAgent
 from turnkeeper.chunks import Error, TextDelta, TextStart, ToolInputAvailable, UIMessageChunk
 from turnkeeper.client import TurnkeeperClient
 from turnkeeper.errors import MODEL_REFUSED, MODEL_UNAVAILABLE, UNKNOWN_AGENT
+from turnkeeper.event_log.writer import EventWriter
 from turnkeeper.messages import ReasoningPart, StepStartPart, TextPart, ToolPart, close_open_calls
 from turnkeeper.registry import AgentRegistry
 from turnkeeper.runs import MAX_ERROR_BYTES, Display
@@ -105,15 +108,20 @@ class Answered:
 
     reply: ModelReply
 
-    async def complete(
+    async def stream(
         self,
         model: str,
         messages: Sequence[ProviderMessage],
         tools: Sequence[Mapping[str, JsonValue]],
         options: Mapping[str, Any],
-    ) -> ModelReply:
+    ) -> AsyncIterator[ModelDelta]:
         """Answer."""
-        return self.reply
+        calls = enumerate(self.reply.tool_calls)
+        yield ModelDelta(
+            text=self.reply.text,
+            calls=tuple(CallDelta(place, call.id, call.name, call.arguments) for place, call in calls),
+            finish_reason=self.reply.finish_reason,
+        )
 
 
 @dataclass(frozen=True)
@@ -124,14 +132,15 @@ class Desk:
     transcripts: TranscriptReader
     models: ModelClient
     server: ModelServer
+    writer: EventWriter
 
     async def step(self, reply: Reply | ModelReply, agent_type: str = "Clerk") -> StepResult:
         """Return the step that `reply` makes, as the workflow reads it; once closed, a strict provider accepts it."""
         if isinstance(reply, ModelReply):
-            activities = ModelCallActivities(self.agents, self.transcripts, Answered(reply))
+            activities = ModelCallActivities(self.agents, self.transcripts, Answered(reply), self.writer)
         else:
             self.server.script = in_turn(reply)
-            activities = ModelCallActivities(self.agents, self.transcripts, self.models)
+            activities = ModelCallActivities(self.agents, self.transcripts, self.models, self.writer)
         source = StepSource(workflow_id="t/Clerk/n/turns/1", instance="t/Clerk/n", turn_id="1", step=3)
         call = CallModelInput(agent_type=agent_type, source=source, transcript=(), message_id="turn-1")
         result: StepResult = await ActivityEnvironment().run(activities.call_model, call)
@@ -145,18 +154,19 @@ class Desk:
         """Return each of a step's calls with its dispatch."""
         made = tuple(call for call in calls if isinstance(call, ModelToolCall))
         given = [call for call in calls if isinstance(call, ToolCall)]
-        result = await self.step(ModelReply(tool_calls=made) if made else Call(*given))
+        result = await self.step(ModelReply(items=made) if made else Call(*given))
         return list(zip(result.message.tool_parts, result.dispatches, strict=True))
 
 
 @pytest.fixture
-async def desk(models: ModelClient, model_server: ModelServer) -> Desk:
+async def desk(models: ModelClient, model_server: ModelServer, event_writer: EventWriter) -> Desk:
     """A desk whose steps need no Temporal server, for their conversations are empty."""
     model_server.reset()
     temporal = await Client.connect("127.0.0.1:1", lazy=True)
     registry = AgentRegistry([Clerk, Author, Limited, Careless])
     client = TurnkeeperClient(temporal, registry)
-    return Desk(AgentObjects(client, registry), TranscriptReader(client.requests), models, model_server)
+    agents = AgentObjects(client, registry, ProgressReporter(event_writer, client.requests))
+    return Desk(agents, TranscriptReader(client.requests), models, model_server, event_writer)
 
 
 async def test_a_step_says_what_the_model_said(desk: Desk) -> None:

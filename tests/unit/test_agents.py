@@ -19,6 +19,7 @@ from turnkeeper.agents import (
 from turnkeeper.chunks import TextStart, UIMessageChunk
 from turnkeeper.errors import AgentDefinitionError
 from turnkeeper.messages import UIMessage, user_message
+from turnkeeper.progress import ReportOutcome
 from turnkeeper.runs import AgentToolResult, AgentToolRunInfo, Display
 from turnkeeper.tools import agent_tool, tool
 from turnkeeper.turns import AgentProfile
@@ -52,6 +53,12 @@ class Lent:
     instance: str = "default/Worker/main"
     turn_id: str = "1"
     asked: list[tuple[Any, ...]] = field(default_factory=list)
+    reports: list[dict[str, Any]] = field(default_factory=list)
+
+    async def report_progress(self, **report: Any) -> ReportOutcome:
+        """Take a report."""
+        self.reports.append(report)
+        return "emitted"
 
     async def run_agent_tool(
         self,
@@ -158,6 +165,7 @@ def test_the_names_of_hooks_are_the_names_of_methods() -> None:
         "get_agent_tool_summary",
         "on_agent_tool_finish",
         "on_agent_tool_start",
+        "on_progress",
     }
     assert all(callable(getattr(Agent, hook)) for hook in HOOKS)
 
@@ -262,6 +270,19 @@ async def test_in_10_a_run_is_asked_for_in_the_names_that_its_schema_has() -> No
     await Worker(lent).run_agent_tool(Worker, input=value)
     asked = agent_tool(Worker, description="Ask.", input=Aliased).parse_input({"class": "c"})
     assert lent.asked[0][1] == asked == {"class": "c"}
+
+
+async def test_pr_01_a_report_is_passed_on_with_everything_that_it_has() -> None:
+    """PR-01, PR-07: what is not given is None, and data is not kept unless the author says so."""
+    lent = Lent()
+    agent = Worker(lent)
+    assert await agent.report_progress(0.5, "half", "reading") == "emitted"
+    await agent.report_progress(milestone="found", data={"sources": 2}, persist=True)
+    nothing = {"fraction": None, "message": None, "phase": None, "milestone": None, "data": None, "persist": False}
+    assert lent.reports == [
+        {**nothing, "fraction": 0.5, "message": "half", "phase": "reading"},
+        {**nothing, "milestone": "found", "data": {"sources": 2}, "persist": True},
+    ]
 
 
 async def test_a_hook_that_is_not_overridden_is_never_to_be_called() -> None:

@@ -20,7 +20,7 @@ from turnkeeper.messages import (
     close_open_calls,
     last_assistant_text,
     merge_steps,
-    settle_calls,
+    settle_call,
     user_message,
 )
 
@@ -103,27 +103,16 @@ def test_in_01_a_user_message_says_its_text_in_one_part() -> None:
 
 
 def test_results_take_the_place_of_their_calls() -> None:
-    """Calls are replaced in order; everything else stays where it is."""
+    """A call is replaced where it stands; everything else stays, and one that no result came for stays open."""
     message = _assistant(StepStartPart(), _call("a"), TextPart(text="and"), _call("b"))
-    results = [_call("a", "output-available", output=1), _call("b", "output-error", error_text="no")]
-    settled = settle_calls(message, results)
-    assert settled.parts == (StepStartPart(), results[0], TextPart(text="and"), results[1])
-
-
-def test_a_call_that_was_already_settled_needs_no_result() -> None:
-    """A `ChatAgent` runs its tools itself: its calls come with their results, and the loop has none to add."""
-    settled = _call("a", "output-available", output=1)
-    assert settle_calls(_assistant(settled), []).parts == (settled,)
-    answered = _call("b", "output-available", output=2)
-    assert settle_calls(_assistant(settled, _call("b")), [answered]).parts == (settled, answered)
+    result = _call("b", "output-error", error_text="no")
+    assert settle_call(message, result).parts == (StepStartPart(), _call("a"), TextPart(text="and"), result)
 
 
 def test_a_settled_call_keeps_its_result_whatever_comes() -> None:
-    """Only open calls are replaced, and one that no result came for stays open."""
-    settled, left = _call("a", "output-error", error_text="no"), _call("c")
-    answered = _call("b", "output-available", output=2)
-    message = _assistant(settled, _call("b"), TextPart(text="and"), left)
-    assert settle_calls(message, [answered]).parts == (settled, answered, TextPart(text="and"), left)
+    """Only open calls are replaced."""
+    message = _assistant(_call("a", "output-available", output=1))
+    assert settle_call(message, _call("a", "output-error", error_text="no")) == message
 
 
 def test_field_12_calls_left_open_are_closed_with_the_reason() -> None:

@@ -38,6 +38,28 @@ def test_the_innermost_run_on_a_path_is_found(workflow_id: str, run_id: str | No
     assert names.run_id_of(workflow_id) == run_id
 
 
+@pytest.mark.parametrize(
+    ("workflow_id", "root", "run_path"),
+    [
+        (INSTANCE, INSTANCE, None),
+        ("default/Desk/main/turns/3", INSTANCE, None),
+        ("default/Desk/main/runs/r", INSTANCE, "r"),
+        ("default/Desk/main/runs/r/runs/s", INSTANCE, "r/runs/s"),
+        ("default/Desk/main/runs/r/turns/0", INSTANCE, None),
+        ("default/Desk/main/runs/", INSTANCE, None),
+        ("default/Desk/runs/runs/runs", "default/Desk/runs", "runs"),
+        ("default/Desk/runs", "default/Desk/runs", None),
+        ("default/runs/main/runs/r", "default/runs/main", "r"),
+    ],
+)
+def test_ev_02_a_run_is_known_by_its_path_below_its_root_instance(
+    workflow_id: str, root: str, run_path: str | None
+) -> None:
+    """EV-02: one log for a whole tree, in which the path tells the runs apart."""
+    assert names.root_instance(workflow_id) == root
+    assert names.run_path_of(workflow_id) == run_path
+
+
 def test_di_20_the_run_id_of_a_models_call_comes_from_turn_step_and_position() -> None:
     """DI-20 as decided: never from the provider's call id."""
     assert names.model_run_id("3", 0, 2) == "3-0-2"
@@ -111,6 +133,8 @@ def test_registered_names_are_what_they_have_always_been() -> None:
         "CANCEL_TURN": "cancel_turn",
         "DISPATCH_RUN": "dispatch_run",
         "CANCEL_RUN": "cancel_run",
+        "REPORT": "report",
+        "RUN_REPORTED": "run_reported",
         "RUN_FINISHED": "run_finished",
         "SNAPSHOT": "snapshot",
         "MESSAGES": "messages",
@@ -123,6 +147,7 @@ def test_registered_names_are_what_they_have_always_been() -> None:
         "CHECK_OUTPUT": "check_output",
         "ATTACH_RUN": "attach_run",
         "READ_STOPPED_TURN": "read_stopped_turn",
+        "PUBLISH": "publish",
         "TENANT_ATTRIBUTE": "TurnkeeperTenant",
         "AGENT_ATTRIBUTE": "TurnkeeperAgent",
         "INSTANCE_ATTRIBUTE": "TurnkeeperInstance",

@@ -21,6 +21,7 @@ from turnkeeper.agents import Agent, ToolCall
 from turnkeeper.errors import Unavailable
 from turnkeeper.messages import UIMessage
 from turnkeeper.models import CustomModelReply, CustomModelToolCall
+from turnkeeper.progress import ReportOutcome
 from turnkeeper.registry import AgentRegistry
 from turnkeeper.runs import AgentToolResult, Display, compact_json, input_text
 from turnkeeper.tools import AgentTool, FunctionTool
@@ -40,6 +41,12 @@ class InlineRuntime:
         """Let the runs for the queries in `broken` end otherwise."""
         self._broken = broken or {}
         self.dispatched: list[tuple[JsonValue, int, Display | None]] = []
+        self.reports: list[dict[str, Any]] = []
+
+    async def report_progress(self, **report: Any) -> ReportOutcome:
+        """Take a report."""
+        self.reports.append(report)
+        return "emitted"
 
     async def run_agent_tool(
         self,

@@ -10,8 +10,17 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from turnkeeper import runs, steps
-from turnkeeper.messages import user_message
-from turnkeeper.runs import AgentToolFailure, AgentToolResult, AgentToolRunInfo, AgentToolRunInspection, Display
+from turnkeeper.frames import RunFinished, TurnFinished
+from turnkeeper.messages import ToolPart, user_message
+from turnkeeper.runs import (
+    AgentToolFailure,
+    AgentToolMilestone,
+    AgentToolProgress,
+    AgentToolResult,
+    AgentToolRunInfo,
+    AgentToolRunInspection,
+    Display,
+)
 from turnkeeper.steps import (
     AgentToolDispatch,
     AttachRunInput,
@@ -22,13 +31,16 @@ from turnkeeper.steps import (
     CheckOutputInput,
     FunctionToolDispatch,
     HookResult,
+    PublishInput,
+    ReachedMilestone,
     RefusedDispatch,
+    SettledStep,
     StepResult,
     StepSource,
     ToolResult,
     Usage,
 )
-from turnkeeper.turns import AgentProfile, TranscriptRef
+from turnkeeper.turns import AgentProfile, Report, TranscriptRef
 from turnkeeper.wire import WireModel
 
 AT = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
@@ -37,6 +49,10 @@ MESSAGE = user_message("m", "hi")
 SOURCE = StepSource(workflow_id="t/A/n/turns/1", instance="t/A/n", turn_id="1")
 RESULT = AgentToolResult(run_id="r", agent_type="A", status="completed")
 REF = TranscriptRef(workflow_id="t/A/n", first_temporal_run_id="f", length=2)
+CALL = ToolPart(type="tool-add", tool_call_id="c", state="output-available")
+REACHED = ReachedMilestone(
+    milestone=AgentToolMilestone(name="found", sequence=0, at=AT), report=Report(report_id="u", at=AT)
+)
 
 # Of each model one instance with everything in it, and one with nothing but what it must have.
 RUNS: list[tuple[WireModel, str]] = [
@@ -144,6 +160,8 @@ RUNS: list[tuple[WireModel, str]] = [
             started_at=AT,
             completed_at=AT,
             steps=2,
+            progress=AgentToolProgress(at=AT, phase="reading"),
+            milestones=(AgentToolMilestone(name="found", sequence=0, at=AT),),
         ),
         """{
             "runId": "r",
@@ -154,7 +172,9 @@ RUNS: list[tuple[WireModel, str]] = [
             "error": "e",
             "startedAt": "2026-01-02T03:04:05Z",
             "completedAt": "2026-01-02T03:04:05Z",
-            "steps": 2
+            "steps": 2,
+            "progress": {"phase": "reading", "at": "2026-01-02T03:04:05Z"},
+            "milestones": [{"name": "found", "sequence": 0, "at": "2026-01-02T03:04:05Z"}]
         }""",
     ),
     (
@@ -166,6 +186,29 @@ RUNS: list[tuple[WireModel, str]] = [
             "startedAt": "2026-01-02T03:04:05Z",
             "steps": 0
         }""",
+    ),
+    (
+        AgentToolProgress(fraction=0.5, message="half", phase="reading", milestone="found", data={"a": None}, at=AT),
+        """{
+            "fraction": 0.5,
+            "message": "half",
+            "phase": "reading",
+            "milestone": "found",
+            "data": {"a": null},
+            "at": "2026-01-02T03:04:05Z"
+        }""",
+    ),
+    (
+        AgentToolProgress(at=AT),
+        """{"at": "2026-01-02T03:04:05Z"}""",
+    ),
+    (
+        AgentToolMilestone(name="found", sequence=1, at=AT, data=[None]),
+        """{"name": "found", "sequence": 1, "at": "2026-01-02T03:04:05Z", "data": [null]}""",
+    ),
+    (
+        AgentToolMilestone(name="found", sequence=0, at=AT),
+        """{"name": "found", "sequence": 0, "at": "2026-01-02T03:04:05Z"}""",
     ),
 ]
 
@@ -351,7 +394,64 @@ STEPS: list[tuple[WireModel, str]] = [
     ),
 ]
 
-GOLDEN = [*RUNS, *STEPS]
+TOLD: list[tuple[WireModel, str]] = [
+    (
+        SettledStep(step=2, calls=(CALL,)),
+        """{
+            "step": 2,
+            "calls": [
+                {
+                    "type": "tool-add",
+                    "toolCallId": "c",
+                    "state": "output-available",
+                    "input": null,
+                    "output": null,
+                    "providerExecuted": true
+                }
+            ]
+        }""",
+    ),
+    (
+        SettledStep(step=0),
+        """{"step": 0, "calls": []}""",
+    ),
+    (
+        REACHED,
+        """{
+            "milestone": {"name": "found", "sequence": 0, "at": "2026-01-02T03:04:05Z"},
+            "report": {"reportId": "u", "at": "2026-01-02T03:04:05Z"}
+        }""",
+    ),
+    (
+        PublishInput(
+            source="t/A/n/runs/r",
+            settled=SettledStep(step=0),
+            milestones=(REACHED,),
+            runs=(RunFinished(run_id="r"),),
+            occasion="/o",
+            turn=TurnFinished(turn_id="1"),
+        ),
+        """{
+            "source": "t/A/n/runs/r",
+            "settled": {"step": 0, "calls": []},
+            "milestones": [
+                {
+                    "milestone": {"name": "found", "sequence": 0, "at": "2026-01-02T03:04:05Z"},
+                    "report": {"reportId": "u", "at": "2026-01-02T03:04:05Z"}
+                }
+            ],
+            "runs": [{"kind": "finished", "runId": "r", "summary": ""}],
+            "occasion": "/o",
+            "turn": {"kind": "finished", "turnId": "1"}
+        }""",
+    ),
+    (
+        PublishInput(source="t/A/n/runs/r"),
+        """{"source": "t/A/n/runs/r", "milestones": [], "runs": [], "occasion": ""}""",
+    ),
+]
+
+GOLDEN = [*RUNS, *STEPS, *TOLD]
 MODULES = [runs, steps]
 
 NULLS: list[WireModel] = [

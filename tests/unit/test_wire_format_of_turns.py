@@ -7,7 +7,7 @@ import pytest
 
 from turnkeeper import turns
 from turnkeeper.messages import user_message
-from turnkeeper.runs import AgentToolResult, AgentToolRunInfo, Display
+from turnkeeper.runs import AgentToolMilestone, AgentToolProgress, AgentToolResult, AgentToolRunInfo, Display
 from turnkeeper.turns import (
     AgentProfile,
     CancelRunInput,
@@ -19,9 +19,13 @@ from turnkeeper.turns import (
     MessagesPage,
     QueuedDelivery,
     QueuedTurn,
+    Report,
+    ReportInput,
+    ReportState,
     RunFinished,
     RunInput,
     RunRecord,
+    RunReported,
     SessionInput,
     SessionSnapshot,
     SubmitInput,
@@ -44,7 +48,7 @@ REF = TranscriptRef(workflow_id="t/A/n", first_temporal_run_id="f", length=2)
 TURN = TurnInfo(turn_id="1", submission_id="s", message_id="m", status="queued", submitted_at=AT)
 
 # Of each model one instance with everything in it, and one with nothing but what it must have.
-GOLDEN: list[tuple[WireModel, str]] = [
+TURNS: list[tuple[WireModel, str]] = [
     (
         AgentProfile(
             agent_type="A",
@@ -179,11 +183,21 @@ GOLDEN: list[tuple[WireModel, str]] = [
         }""",
     ),
     (
+        QueuedDelivery(result=RESULT, profile=PROFILE, is_silent=True),
+        """{
+            "kind": "delivery",
+            "result": {"runId": "r", "agentType": "A", "status": "completed"},
+            "profile": {"agentType": "A", "maxSteps": 20, "hooks": []},
+            "isSilent": true
+        }""",
+    ),
+    (
         QueuedDelivery(result=RESULT, profile=PROFILE),
         """{
             "kind": "delivery",
             "result": {"runId": "r", "agentType": "A", "status": "completed"},
-            "profile": {"agentType": "A", "maxSteps": 20, "hooks": []}
+            "profile": {"agentType": "A", "maxSteps": 20, "hooks": []},
+            "isSilent": false
         }""",
     ),
     (
@@ -237,6 +251,7 @@ GOLDEN: list[tuple[WireModel, str]] = [
                 QueuedTurn(turn_id="2", message=MESSAGE, profile=PROFILE),
                 QueuedDelivery(result=RESULT, profile=PROFILE),
             ),
+            reports=(RunReported(run_id="r", progress=AgentToolProgress(at=TURN.submitted_at)),),
             turns=(TurnRecord(info=TURN, digest="d"),),
             runs=(RECORD,),
         ),
@@ -254,8 +269,12 @@ GOLDEN: list[tuple[WireModel, str]] = [
                 {
                     "kind": "delivery",
                     "result": {"runId": "r", "agentType": "A", "status": "completed"},
-                    "profile": {"agentType": "A", "maxSteps": 20, "hooks": []}
+                    "profile": {"agentType": "A", "maxSteps": 20, "hooks": []},
+                    "isSilent": false
                 }
+            ],
+            "reports": [
+                {"runId": "r", "progress": {"at": "2026-01-02T03:04:05Z"}}
             ],
             "turns": [
                 {
@@ -291,6 +310,7 @@ GOLDEN: list[tuple[WireModel, str]] = [
             "turnsSubmitted": 0,
             "messages": [],
             "queue": [],
+            "reports": [],
             "turns": [],
             "runs": []
         }""",
@@ -344,6 +364,11 @@ GOLDEN: list[tuple[WireModel, str]] = [
             run_id="r",
             profile=PROFILE,
             input={"query": None},
+            input_preview="p",
+            parent_tool_call_id="c",
+            display_order=1,
+            display=Display(name="D"),
+            forwards_progress=True,
             dispatcher="t/A/n",
             depth=1,
             reports_to="t/A/n",
@@ -353,6 +378,11 @@ GOLDEN: list[tuple[WireModel, str]] = [
             "runId": "r",
             "profile": {"agentType": "A", "maxSteps": 20, "hooks": []},
             "input": {"query": null},
+            "inputPreview": "p",
+            "parentToolCallId": "c",
+            "displayOrder": 1,
+            "display": {"name": "D"},
+            "forwardsProgress": true,
             "dispatcher": "t/A/n",
             "depth": 1,
             "reportsTo": "t/A/n",
@@ -364,12 +394,14 @@ GOLDEN: list[tuple[WireModel, str]] = [
         """{
             "runId": "r",
             "profile": {"agentType": "A", "maxSteps": 20, "hooks": []},
+            "displayOrder": 0,
+            "forwardsProgress": false,
             "dispatcher": "t/A/n",
             "depth": 1
         }""",
     ),
     (
-        LoopState(messages=(MESSAGE,), steps=1, runs=(RECORD,), started_at=AT),
+        LoopState(messages=(MESSAGE,), steps=1, runs=(RECORD,), reports=ReportState(), started_at=AT),
         """{
             "messages": [{"id": "m", "role": "user", "parts": [{"type": "text", "text": "hi"}]}],
             "steps": 1,
@@ -386,6 +418,7 @@ GOLDEN: list[tuple[WireModel, str]] = [
                     "refused": false
                 }
             ],
+            "reports": {"milestones": [], "seen": []},
             "startedAt": "2026-01-02T03:04:05Z"
         }""",
     ),
@@ -451,6 +484,52 @@ GOLDEN: list[tuple[WireModel, str]] = [
     ),
 ]
 
+REPORTS: list[tuple[WireModel, str]] = [
+    (
+        Report(
+            report_id="u", at=AT, milestone="found", fraction=0.5, message="half", phase="reading", data={"a": None}
+        ),
+        """{
+            "reportId": "u",
+            "at": "2026-01-02T03:04:05Z",
+            "milestone": "found",
+            "fraction": 0.5,
+            "message": "half",
+            "phase": "reading",
+            "data": {"a": null}
+        }""",
+    ),
+    (
+        Report(report_id="u", at=AT),
+        """{"reportId": "u", "at": "2026-01-02T03:04:05Z"}""",
+    ),
+    (
+        ReportInput(reports=(Report(report_id="u", at=AT, fraction=0.0),)),
+        """{"reports": [{"reportId": "u", "at": "2026-01-02T03:04:05Z", "fraction": 0.0}]}""",
+    ),
+    (
+        RunReported(run_id="r", progress=AgentToolProgress(at=AT, message="half")),
+        """{"runId": "r", "progress": {"message": "half", "at": "2026-01-02T03:04:05Z"}}""",
+    ),
+    (
+        ReportState(
+            progress=AgentToolProgress(at=AT, fraction=1),
+            milestones=(AgentToolMilestone(name="found", sequence=0, at=AT),),
+            seen=("u",),
+        ),
+        """{
+            "progress": {"fraction": 1.0, "at": "2026-01-02T03:04:05Z"},
+            "milestones": [{"name": "found", "sequence": 0, "at": "2026-01-02T03:04:05Z"}],
+            "seen": ["u"]
+        }""",
+    ),
+    (
+        ReportState(),
+        """{"milestones": [], "seen": []}""",
+    ),
+]
+
+GOLDEN = [*TURNS, *REPORTS]
 MODULES = [turns]
 
 NULLS: list[WireModel] = [

@@ -7,19 +7,21 @@ import sys
 import time
 from asyncio.subprocess import Process
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
 
 import httpx
 import pytest
 from desk import Desk, eventually, read_patience
 from desk_script import desk_script, start_afresh
-from model_server import ChatRequest, Hold, ModelServer, Reply
+from model_server import ChatRequest, Hold, ModelServer, Reply, Say, Trickle, in_turn
 from temporalio.client import Client
 from temporalio.service import RPCError
 
 from api.app import create_app
 from turnkeeper.client import TurnkeeperClient
+from turnkeeper.event_log.entries import Entry, EventLog
+from turnkeeper.event_log.feed import EventFeed
 from turnkeeper.registry import AgentRegistry
 from turnkeeper.settings import Settings
 
@@ -150,6 +152,39 @@ async def test_field_02_without_a_worker_status_reads_answer_within_two_seconds(
             assert "No worker" in answer.json()["hint"]
             assert (await api.get(f"/agents/Clerk/{desk.name}/messages")).status_code == 503
     await desk.temporal.get_workflow_handle(desk.session_id("Clerk")).terminate()
+
+
+async def test_a_worker_killed_in_mid_stream_leaves_a_feed_without_a_gap(
+    crash_desk: Desk, temporal: Client, settings: Settings, model_server: ModelServer, event_log: EventLog
+) -> None:
+    """Issue B: whoever watched sees the first words, then the attempt that supersedes them, each number once."""
+    desk, never = crash_desk, asyncio.Event()
+    model_server.script = in_turn(Trickle("the first words", never), Say("a whole answer"))
+    session_id, feed = desk.session_id("Echo"), EventFeed(event_log)
+
+    async def watch() -> list[Entry]:
+        seen: list[Entry] = []
+        async with aclosing(feed.follow(session_id, 0)) as batches:
+            async for batch in batches:
+                seen.extend(batch)
+                if batch[-1].body.get("kind") == "finished":
+                    break
+        return seen
+
+    watching = asyncio.create_task(watch())
+    async with worker_process(temporal, settings) as first:
+        await _submit_when_ready(desk, "hello", "Echo")
+        await eventually(lambda: event_log.read(session_id), lambda found: "first words" in str(found), seconds=60)
+        first.send_signal(signal.SIGKILL)
+        await first.wait()
+    async with worker_process(temporal, settings):
+        seen = await asyncio.wait_for(watching, 120)
+    await feed.close()
+    deltas = [entry for entry in seen if entry.body.get("type") == "text-delta"]
+    assert [entry.id for entry in seen] == list(range(1, len(seen) + 1))
+    assert [entry.seq for entry in seen] == list(range(len(seen)))
+    assert "".join(str(entry.body["delta"]) for entry in deltas if entry.attempt == 1) == "the first words"
+    assert "".join(str(entry.body["delta"]) for entry in deltas if entry.attempt == 2) == "a whole answer"
 
 
 async def _submit_when_ready(desk: Desk, text: str, agent_type: str = "Assistant") -> str:

@@ -15,6 +15,8 @@ import worker
 from activities.model_calls import ModelClient
 from turnkeeper.client import TurnkeeperClient
 from turnkeeper.dev_server import dev_server
+from turnkeeper.event_log.entries import EventLog
+from turnkeeper.event_log.writer import EventWriter
 from turnkeeper.messages import user_message
 from turnkeeper.registry import AgentRegistry
 from turnkeeper.settings import Settings
@@ -35,10 +37,14 @@ async def restless_temporal(settings: Settings) -> AsyncIterator[Client]:
 
 @pytest.fixture(scope="module")
 async def restless_worker(
-    restless_temporal: Client, registry: AgentRegistry, models: ModelClient, settings: Settings
+    restless_temporal: Client,
+    registry: AgentRegistry,
+    models: ModelClient,
+    event_writer: EventWriter,
+    settings: Settings,
 ) -> AsyncIterator[None]:
     """A worker on that server."""
-    main, *_ = worker.build_workers(restless_temporal, registry, models, settings)
+    main, *_ = worker.build_workers(restless_temporal, registry, models, event_writer, settings)
     async with main:
         yield
 
@@ -125,6 +131,46 @@ async def test_field_07_a_session_that_continues_as_new_keeps_its_running_runs(r
     described = await desk.temporal.get_workflow_handle(f"{session_id}/runs/kept").describe()
     assert row.status == "completed"
     assert described.status == WorkflowExecutionStatus.COMPLETED
+
+
+@pytest.mark.volume
+async def test_a_run_keeps_and_tells_all_its_milestones_over_its_continue_as_new(
+    restless_desk: Desk, event_log: EventLog
+) -> None:
+    """MS-02, PR-11: none is lost to the run, to the live log, or to who listens."""
+    desk = restless_desk
+    survey = 'call survey {"reports": 5, "milestones": 5}'
+    query = f"repeat 6 {survey}"
+    await desk.ask("Watching", f"call survey {json.dumps({'query': query})}")
+    session_id = desk.session_id("Watching")
+    run = f"{session_id}/runs/1-0-0"
+    inspection = await desk.client.runs.inspect(session_id, ("1-0-0",))
+    logged = [e for e in await event_log.read(session_id, limit=5_000, source=run) if e.kind == "milestone"]
+    heard = [call for call in calls if call.startswith(f"progress {session_id} 1-0-0 mark")]
+    assert await executions(desk, run) >= 2
+    assert inspection is not None
+    assert [milestone.sequence for milestone in inspection.milestones or ()] == list(range(30))
+    assert len(logged) == 30
+    assert len(heard) == 30
+
+
+@pytest.mark.volume
+async def test_reports_do_not_put_a_sessions_continue_as_new_off(restless_desk: Desk) -> None:
+    """Design 3: steady traffic never postpones it, whatever the hook takes."""
+    desk = restless_desk
+    registry, session_id = desk.client.registry, desk.session_id("Slow")
+    query = 'repeat 12 call survey {"reports": 3, "milestones": 3}'
+    for number in range(3):
+        request = DispatchRunInput(run_id=f"r{number}", profile=registry.profile("Surveyor"), input={"query": query})
+        await desk.client.runs.dispatch(session_id, registry.profile("Slow"), request)
+    for number in range(3):
+        await desk.client.runs.wait(session_id, (f"r{number}",))
+    lengths = []
+    async for it in desk.temporal.list_workflows(f"WorkflowId = '{session_id}'"):
+        history = await desk.temporal.get_workflow_handle(session_id, run_id=it.run_id).fetch_history()
+        lengths.append(len(history.events))
+    assert len(lengths) >= 3
+    assert max(lengths) < 3 * SUGGESTED_AT
 
 
 async def _count(text: str) -> int:
