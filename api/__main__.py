@@ -8,6 +8,9 @@ from api.app import create_app
 from turnkeeper.errors import TurnkeeperError
 from turnkeeper.settings import Settings
 
+SHUTDOWN_PATIENCE = 3
+"""Seconds that requests get when the process is told to stop; a feed of live events would go on for ever."""
+
 
 def main() -> int:
     """Serve until told to stop; returns the exit status."""
@@ -17,7 +20,14 @@ def main() -> int:
     except TurnkeeperError as error:
         print(f"api: {error}", file=sys.stderr)
         return 2
-    uvicorn.run(app, host=settings.api_host, port=settings.api_port, log_level="info", access_log=False)
+    uvicorn.run(
+        app,
+        host=settings.api_host,
+        port=settings.api_port,
+        log_level="info",
+        access_log=False,
+        timeout_graceful_shutdown=SHUTDOWN_PATIENCE,
+    )
     return 0
 
 

@@ -8,9 +8,11 @@ from temporalio.client import Client
 
 from api.body_limit import BodyLimit
 from api.errors import install_error_handlers
-from api.routes import agents, health, pasted_ids, runs, turns
+from api.event_reader import EventReader
+from api.routes import agents, chat, events, health, pasted_ids, runs, turns
 from turnkeeper.client import TurnkeeperClient
 from turnkeeper.connection import connect
+from turnkeeper.event_log.opening import open_event_log
 from turnkeeper.registry import AgentRegistry
 from turnkeeper.settings import Settings
 
@@ -31,8 +33,12 @@ def create_app(
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         connected = temporal or await connect(known_settings)
+        log = await open_event_log(known_settings)
         app.state.client = TurnkeeperClient(connected, known_registry, task_queue=known_settings.task_queue)
+        app.state.events = EventReader(log)
         yield
+        await app.state.events.close()
+        await log.close()
 
     app = FastAPI(
         title="Turnkeeper",
@@ -42,6 +48,6 @@ def create_app(
     )
     app.add_middleware(BodyLimit)
     install_error_handlers(app)
-    for module in (health, agents, turns, runs, pasted_ids):
+    for module in (health, agents, turns, events, chat, runs, pasted_ids):
         app.include_router(module.router)
     return app

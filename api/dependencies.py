@@ -5,6 +5,7 @@ from typing import Annotated
 
 from fastapi import Depends, Header, Path, Request
 
+from api.event_reader import EventReader
 from turnkeeper.client import TurnkeeperClient
 from turnkeeper.errors import NotFound
 from turnkeeper.names import parse_run_path
@@ -20,6 +21,13 @@ def get_client(request: Request) -> TurnkeeperClient:
     return client
 
 
+def get_events(request: Request) -> EventReader:
+    """Return the application's reader of the live log."""
+    events: EventReader = request.app.state.events
+    return events
+
+
+EventsDependency = Annotated[EventReader, Depends(get_events)]
 ClientDependency = Annotated[TurnkeeperClient, Depends(get_client)]
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import JSONResponse
+from fastapi.responses import JSONResponse, Response
 from starlette.exceptions import HTTPException
 
 from turnkeeper.errors import Conflict, InvalidRequest, NotFound, TooLarge, TurnkeeperError, Unavailable
@@ -55,7 +55,9 @@ def install_error_handlers(app: FastAPI) -> None:
         return problem(422, f"{where}: {first['problem']}", errors=errors)
 
     @app.exception_handler(HTTPException)
-    async def http(_: Request, error: HTTPException) -> ProblemResponse:
+    async def http(_: Request, error: HTTPException) -> Response:
+        if error.status_code == HTTPStatus.NO_CONTENT:
+            return Response(status_code=HTTPStatus.NO_CONTENT)  # How a dependency says that there is nothing.
         return problem(error.status_code, NOT_FOUND if error.status_code == 404 else str(error.detail))
 
     @app.exception_handler(OverLimit)

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 from pydantic import AwareDatetime, Discriminator, Field, JsonValue, StringConstraints, Tag
 
 from turnkeeper.messages import FilePart, TextPart, UIMessage
-from turnkeeper.runs import AgentToolRunInfo, Display
+from turnkeeper.runs import AgentToolMilestone, AgentToolProgress, AgentToolRunInfo, Display
 from turnkeeper.turns import TurnStatus
 from turnkeeper.wire import Name, WireModel
 
@@ -88,6 +88,8 @@ class RunView(AgentToolRunInfo):
     output: JsonValue = None
     steps: int = 0
     """Model steps taken so far."""
+    progress: AgentToolProgress | None = None
+    milestones: tuple[AgentToolMilestone, ...] | None = None
     hint: str | None = None
 
 

@@ -86,7 +86,12 @@ async def get_run(instance: InstanceDependency, path: RunPathDependency) -> RunV
     inspection = await instance.client.runs.inspect(instance.session_id, path)
     if inspection is None:
         return view.model_copy(update={"hint": NOT_KNOWN_YET})
-    update: dict[str, object] = {"output": inspection.output, "steps": inspection.steps}
+    update: dict[str, object] = {
+        "output": inspection.output,
+        "steps": inspection.steps,
+        "progress": inspection.progress,
+        "milestones": inspection.milestones,
+    }
     if info.status not in END_STATUSES:
         update |= {
             "status": inspection.status,

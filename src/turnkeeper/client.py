@@ -129,6 +129,21 @@ class TurnkeeperClient:
             raise NotFound(f"there is no turn {turn_id!r} among the latest")
         return turn
 
+    async def standing(self, agent_type: str, name: str, turn_id: str) -> TurnInfo:
+        """Return one turn as it really stands: one that its session did not live to see end is aborted.
+
+        Raises:
+            NotFound: no such turn.
+            Unavailable: nobody answered.
+        """
+        turn = await self.turn(agent_type, name, turn_id)
+        if turn.status in TURN_END_STATUSES:
+            return turn
+        session = await self.requests.describe(self.session_id(agent_type, name))
+        if session.close_time is not None:
+            return turn.model_copy(update={"status": "aborted", "error": SESSION_ENDED})
+        return turn
+
     async def turn_status(self, agent_type: str, name: str, turn_id: str) -> TurnStatus:
         """Return how a turn that has begun stands, as Temporal itself knows it; needs no worker.
 
@@ -160,22 +175,16 @@ class TurnkeeperClient:
         """
         workflow_id = names.turn_workflow_id(self.session_id(agent_type, name), turn_id)
         turn_workflow = self.requests.temporal.get_workflow_handle(workflow_id)
-        session_id = self.session_id(agent_type, name)
         pause = 0.01
         while True:
             try:
-                turn = await self.turn(agent_type, name, turn_id)
+                turn = await self.standing(agent_type, name, turn_id)
                 if turn.status in TURN_END_STATUSES:
                     return turn
                 if turn.status == "running":
                     await turn_workflow.result()
-                elif (await self.requests.describe(session_id)).close_time is not None:
-                    return turn.model_copy(update={"status": "aborted", "error": SESSION_ENDED})
-            except (Unavailable, RPCError):
-                pass  # A turn's workflow begins a moment after its session says so.
-            except WorkflowFailureError:
-                if (await self.requests.describe(session_id)).close_time is not None:
-                    return turn.model_copy(update={"status": "aborted", "error": SESSION_ENDED})
+            except (Unavailable, RPCError, WorkflowFailureError):
+                pass  # A turn's workflow begins a moment after its session says so, and ends a moment before.
             await asyncio.sleep(pause)
             pause = min(pause * 2, 0.5)
 

@@ -1,0 +1,1 @@
+"""Protocols of other people's clients, each a reader of the same log."""
