@@ -70,7 +70,14 @@ class Researcher(Agent):
         Args:
             query: a few words; the name of a distribution finds that one first.
         """
-        return await asyncio.to_thread(lambda: find_passages(query, installed_distributions()))
+        await self.report_progress(0.2, f"Searching {query}", "searching")
+        distributions = await asyncio.to_thread(installed_distributions)
+        await self.report_progress(0.6, f"Reading {len(distributions)} descriptions", "reading")
+        passages = await asyncio.to_thread(find_passages, query, distributions)
+        await self.report_progress(0.9, f"Sorting {len(passages)} passages", "synthesizing")
+        sources = len({passage.distribution for passage in passages})
+        await self.report_progress(milestone="sources-gathered", data={"query": query, "sources": sources})
+        return passages
 
 
 class Planner(Agent):
@@ -106,7 +113,12 @@ class Importer(Agent):
             database: a plain file name.
         """
         path = database_path(database)
-        return await asyncio.to_thread(lambda: replace_records(path, record_rows()))
+        await self.report_progress(0.1, "Reading the file lists", "reading")
+        rows = await asyncio.to_thread(lambda: list(record_rows()))
+        await self.report_progress(0.5, f"Writing {len(rows):,} rows", "writing")
+        counts = await asyncio.to_thread(replace_records, path, rows)
+        await self.report_progress(milestone="rows-written", data=counts.model_dump())
+        return counts
 
 
 class Assistant(Agent):

@@ -16,7 +16,15 @@ from turnkeeper.errors import (
 from turnkeeper.messages import UIMessage, user_message
 from turnkeeper.models import CustomModel, CustomModelReply, CustomModelToolCall
 from turnkeeper.registry import AgentRegistry
-from turnkeeper.runs import AgentToolFailure, AgentToolResult, AgentToolRunInfo, AgentToolRunInspection, Display
+from turnkeeper.runs import (
+    AgentToolFailure,
+    AgentToolMilestone,
+    AgentToolProgress,
+    AgentToolResult,
+    AgentToolRunInfo,
+    AgentToolRunInspection,
+    Display,
+)
 from turnkeeper.settings import Settings
 from turnkeeper.tools import agent_tool, tool
 
@@ -26,6 +34,8 @@ __all__ = [
     "AgentRegistry",
     "AgentToolFailure",
     "AgentToolInputRequest",
+    "AgentToolMilestone",
+    "AgentToolProgress",
     "AgentToolResult",
     "AgentToolRunInfo",
     "AgentToolRunInspection",

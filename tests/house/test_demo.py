@@ -38,6 +38,14 @@ async def test_the_demo_answers_without_a_key_and_cleans_up(tmp_path: Path) -> N
     assert demo.returncode == 0, text
     assert "calls compare(left='pydantic', right='attrs')" in text
     assert "turn 1 is completed" in text
+    for researcher, topic in ((1, "pydantic"), (2, "attrs")):
+        told = [line for line in text.splitlines() if f"Researcher {researcher}  " in line]
+        assert f'starts on {{"query":"{topic}"}}' in told[0]
+        assert "completed: [offline model]" in told[-1]
+        for what in ("step 1", f"calls search(query='{topic}')", " 20%  searching", "◆ sources-gathered", "step 2"):
+            assert any(what in line for line in told), (what, told)
+    assert "turnkeeper-watch Assistant/demo --url http://127.0.0.1:" in text
+    assert "/agents/Assistant/demo/events" in text
     assert "/namespaces/default/workflows/default%2FAssistant%2Fdemo%2Fturns%2F1" in text
     assert not (tmp_path / "up.json").exists()
 
