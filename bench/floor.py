@@ -37,3 +37,25 @@ class Floor:
     async def turn(self, question: str) -> str:
         """Take a turn."""
         return await workflow.execute_child_workflow(FloorTurn.run, question)
+
+
+@workflow.defn
+class Signalled:
+    """Runs a local activity for each signal."""
+
+    def __init__(self) -> None:
+        """Begin without a signal."""
+        self._waiting = 0
+
+    @workflow.run
+    async def run(self) -> None:
+        """Take signals for ever."""
+        while True:
+            await workflow.wait_condition(lambda: self._waiting > 0)
+            self._waiting -= 1
+            await workflow.execute_local_activity("arrived", start_to_close_timeout=timedelta(seconds=5))
+
+    @workflow.signal
+    def ping(self) -> None:
+        """Note a signal."""
+        self._waiting += 1
