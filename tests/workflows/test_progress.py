@@ -2,7 +2,6 @@
 
 import json
 
-import pytest
 from desk import Desk, eventually, kinds
 from desk_agents import calls, gate
 from temporalio.api.sdk.v1 import WorkflowMetadata
@@ -34,7 +33,6 @@ def survey(call: str) -> str:
     return f"call survey {json.dumps({'query': call})}"
 
 
-@pytest.mark.volume
 async def test_field_05_a_flood_of_reports_costs_its_parent_next_to_nothing(desk: Desk, event_log: EventLog) -> None:
     """Field case 5, PR-03 and MS-02 as decided: 20,000 reports and five milestones; the last snapshot is right."""
     turn = await desk.ask("Watching", survey('call survey {"reports": 20000, "milestones": 5}'))
@@ -69,7 +67,6 @@ async def test_pr_11_a_hook_that_fails_changes_nothing(desk: Desk) -> None:
     assert (await desk.last("Watching")).tool_parts[0].state == "output-available"
 
 
-@pytest.mark.volume
 async def test_pr_11_a_hook_that_hangs_holds_neither_the_turn_nor_its_cancel_up(desk: Desk) -> None:
     """PR-11: it is not awaited."""
     heard = f"slow {desk.session_id('Slow')} None"

@@ -133,7 +133,6 @@ async def test_field_07_a_session_that_continues_as_new_keeps_its_running_runs(r
     assert described.status == WorkflowExecutionStatus.COMPLETED
 
 
-@pytest.mark.volume
 async def test_a_run_keeps_and_tells_all_its_milestones_over_its_continue_as_new(
     restless_desk: Desk, event_log: EventLog
 ) -> None:
@@ -154,7 +153,6 @@ async def test_a_run_keeps_and_tells_all_its_milestones_over_its_continue_as_new
     assert len(heard) == 30
 
 
-@pytest.mark.volume
 async def test_reports_do_not_put_a_sessions_continue_as_new_off(restless_desk: Desk) -> None:
     """Design 3: steady traffic never postpones it, whatever the hook takes."""
     desk = restless_desk
