@@ -38,7 +38,7 @@ class Settings(BaseSettings):
     """The port of the development server that `make up` and `make demo` start."""
     temporal_ui_port: Annotated[int, Field(ge=1, le=65535)] = 8233
     workflow_cache: Annotated[int, Field(ge=0)] = 1000
-    """How many workflows a worker keeps in memory; 0 replays each from its history at every task."""
+    """How many workflows a worker keeps in memory; with 0 workers come to stand still (docs/limits.md, known gaps)."""
     shutdown_grace_seconds: Annotated[float, Field(ge=0)] = 10.0
     """How long a worker that was told to stop lets activities finish before it cancels them."""
 
