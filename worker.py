@@ -33,6 +33,9 @@ from workflows.plugin import TurnkeeperPlugin
 MAX_CONCURRENT_ACTIVITIES = 1_000
 """Activities are coroutines that mostly wait, some for other agents; few slots would let them block each other."""
 
+MAX_CONCURRENT_WORKFLOW_TASKS = 100
+"""The SDK's own default."""
+
 logger = logging.getLogger("turnkeeper.worker")
 
 
@@ -69,11 +72,21 @@ def build_workers(
             activities=activities,
             max_concurrent_activities=MAX_CONCURRENT_ACTIVITIES,
             max_cached_workflows=settings.workflow_cache,
+            max_concurrent_workflow_tasks=_workflow_tasks(settings.workflow_cache),
             max_heartbeat_throttle_interval=HEARTBEAT_INTERVAL,
             graceful_shutdown_timeout=timedelta(seconds=settings.shutdown_grace_seconds),
         )
         for task_queue in settings.poll or _task_queues(registry, settings)
     ]
+
+
+def _workflow_tasks(workflow_cache: int) -> int:
+    """Return how many workflow tasks may be open at a time: what the cache has room for.
+
+    A task that finds no room in the cache has another workflow evicted, even one that waits in its task for a local
+    activity, whose task then fails by its time-out of 10 s. With a cache of 0 the SDK keeps one workflow at a time.
+    """
+    return min(MAX_CONCURRENT_WORKFLOW_TASKS, max(1, workflow_cache))
 
 
 def _task_queues(registry: AgentRegistry, settings: Settings) -> list[str]:

@@ -33,7 +33,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.fixture(scope="session")
 def settings(tmp_path_factory: pytest.TempPathFactory) -> Settings:
-    """The settings of this test run; a small `TURNKEEPER_WORKFLOW_CACHE` has workflows evicted and replayed."""
+    """The settings of this test run; `TURNKEEPER_WORKFLOW_CACHE=0` has workflows replayed at every task."""
     return Settings(data_dir=tmp_path_factory.mktemp("data"))
 
 

@@ -38,7 +38,7 @@ class Settings(BaseSettings):
     """The port of the development server that `make up` and `make demo` start."""
     temporal_ui_port: Annotated[int, Field(ge=1, le=65535)] = 8233
     workflow_cache: Annotated[int, Field(ge=0)] = 1000
-    """How many workflows a worker keeps in memory; with 0 workers come to stand still (docs/limits.md, known gaps)."""
+    """How many workflows a worker keeps in memory: 0, or at least 2, which the SDK demands."""
     shutdown_grace_seconds: Annotated[float, Field(ge=0)] = 10.0
     """How long a worker that was told to stop lets activities finish before it cancels them."""
 
@@ -46,6 +46,13 @@ class Settings(BaseSettings):
     def payloads_dir(self) -> Path:
         """Where payloads that are too large for a history are kept; all processes must see the same folder."""
         return self.data_dir / "payloads"
+
+    @field_validator("workflow_cache")
+    @classmethod
+    def _none_or_some(cls, size: int) -> int:
+        if size == 1:
+            raise ValueError("must be 0 or at least 2")
+        return size
 
     @field_validator("agents", "poll", mode="before")
     @classmethod

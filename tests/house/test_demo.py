@@ -84,8 +84,10 @@ async def up_file(data_dir: Path) -> dict[str, dict[str, int]]:
     """Return `up.json` as soon as there is one."""
 
     async def read() -> str:
-        path = data_dir / "up.json"
-        return await asyncio.to_thread(path.read_text) if await asyncio.to_thread(path.exists) else ""
+        try:
+            return await asyncio.to_thread((data_dir / "up.json").read_text)
+        except FileNotFoundError:
+            return ""
 
     found: dict[str, dict[str, int]] = json.loads(await eventually(read, bool, seconds=120))
     return found

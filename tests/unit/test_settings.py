@@ -96,6 +96,7 @@ def test_an_address_that_others_can_reach_is_refused(monkeypatch: pytest.MonkeyP
         ("TEMPORAL_PORT", "http"),
         ("TEMPORAL_UI_PORT", "-1"),
         ("WORKFLOW_CACHE", "-1"),
+        ("WORKFLOW_CACHE", "1"),
         ("SHUTDOWN_GRACE_SECONDS", "-0.1"),
         ("EVENT_RETENTION", "-P1D"),
         ("EVENT_RETENTION", "soon"),
