@@ -13,6 +13,7 @@ from temporalio.client import Client
 from temporalio.worker import Worker
 
 from activities.agent_objects import AgentObjects
+from activities.author_workflows import AuthorWorkflowActivities
 from activities.heartbeats import HEARTBEAT_INTERVAL
 from activities.hook_calls import HookActivities
 from activities.model_calls import ModelCallActivities, ModelClient
@@ -21,6 +22,7 @@ from activities.publishing import PublishActivities
 from activities.run_watch import RunWatchActivities
 from activities.tool_calls import ToolCallActivities
 from activities.transcripts import TranscriptReader
+from activities.webhooks import WebhookActivities
 from turnkeeper.client import TurnkeeperClient
 from turnkeeper.connection import connect
 from turnkeeper.errors import TurnkeeperError
@@ -56,6 +58,7 @@ def build_workers(
     transcripts = TranscriptReader(client.requests)
     hooks = HookActivities(agents, transcripts, client.requests)
     run_watch = RunWatchActivities(client)
+    authors = AuthorWorkflowActivities(client, registry)
     activities: list[Callable[..., Any]] = [
         ModelCallActivities(agents, transcripts, models, writer).call_model,
         ToolCallActivities(agents, writer).call_tool,
@@ -63,7 +66,15 @@ def build_workers(
         hooks.check_output,
         run_watch.attach_run,
         run_watch.read_stopped_turn,
+        run_watch.inspect_runs,
+        run_watch.dispatch_detached,
         PublishActivities(writer).publish,
+        authors.dispatch_for_author,
+        authors.cancel_for_author,
+        WebhookActivities(
+            [secret.get_secret_value() for secret in settings.webhook_secret],
+            allows_private=settings.webhook_private_addresses,
+        ).post_webhook,
     ]
     return [
         Worker(

@@ -3,11 +3,9 @@
 import logging
 import os
 import re
-import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import aclosing
 from datetime import timedelta
-from email.utils import parsedate_to_datetime
 from typing import Any
 from uuid import uuid4
 
@@ -17,9 +15,10 @@ from temporalio.exceptions import ApplicationError
 from activities.failures import final_failure, passing_failure
 from activities.model_replies import CallDelta, ModelDelta
 from activities.provider_messages import ProviderMessage
+from activities.retry_after import retry_after
 from turnkeeper.errors import MODEL_REFUSED, MODEL_UNAVAILABLE
 from turnkeeper.json_values import clean_text
-from turnkeeper.messages import SourceUrlPart
+from turnkeeper.messages import FilePart, SourceUrlPart
 from turnkeeper.models import CustomModel, CustomModelToolCall
 from turnkeeper.runs import compact_json
 from turnkeeper.steps import Usage
@@ -35,6 +34,7 @@ _PASSING_STATUSES = frozenset({408, 409, 429})
 _LONGEST_WAIT = timedelta(minutes=5)
 """A provider's wish to wait longer is not granted."""
 
+_DATA_URL = re.compile(r"data:([\w.+-]+/[\w.+-]+)[;,]")
 _WORD = re.compile(r"\s*\S+\s*")
 
 
@@ -95,6 +95,7 @@ def _delta_of(chunk: Any) -> ModelDelta:
         reasoning=clean_text(getattr(delta, "reasoning_content", None)),
         calls=tuple(_call_delta_of(call) for call in delta.tool_calls or ()),
         sources=_sources_of(delta),
+        files=_files_of(delta),
         finish_reason=choice.finish_reason,
         usage=known,
         model=chunk.model,
@@ -120,6 +121,17 @@ def _sources_of(delta: Any) -> tuple[SourceUrlPart, ...]:
     )
 
 
+def _files_of(delta: Any) -> tuple[FilePart, ...]:
+    """Return the pictures in a piece, in the form to which litellm maps what providers generate."""
+    urls = [image["image_url"]["url"] for image in getattr(delta, "images", None) or () if image.get("image_url")]
+    return tuple(FilePart(url=url, media_type=_media_type_of(url)) for url in urls)
+
+
+def _media_type_of(url: str) -> str:
+    named = _DATA_URL.match(url)
+    return named[1] if named else "image/*"
+
+
 def _failure_of(model: str, error: Exception) -> ApplicationError:
     if isinstance(error, MidStreamFallbackError) and error.original_exception is not None:
         error = error.original_exception
@@ -128,22 +140,14 @@ def _failure_of(model: str, error: Exception) -> ApplicationError:
     text = f"The model {model} could not answer: {str(error).partition('Traceback (most recent call last)')[0].strip()}"
     is_connection = isinstance(error, litellm.APIConnectionError | litellm.Timeout | ConnectionError)
     if is_connection or status in _PASSING_STATUSES or (isinstance(status, int) and status >= 500):
-        return passing_failure(text, MODEL_UNAVAILABLE, _retry_after(error))
+        return passing_failure(text, MODEL_UNAVAILABLE, _wished_wait(error))
     return final_failure(text, MODEL_REFUSED)
 
 
-def _retry_after(error: Exception) -> timedelta | None:
+def _wished_wait(error: Exception) -> timedelta | None:
     """Return how long the provider asks to wait, or None when it says nothing sensible."""
     headers = getattr(getattr(error, "response", None), "headers", None) or {}
-    value = str(headers.get("retry-after", "")).strip()
-    try:
-        wait = timedelta(seconds=float(value))
-    except (OverflowError, ValueError):
-        try:
-            wait = timedelta(seconds=parsedate_to_datetime(value).timestamp() - time.time())
-        except (TypeError, ValueError):
-            return None
-    return min(wait, _LONGEST_WAIT) if wait > timedelta() else None
+    return retry_after(str(headers.get("retry-after", "")), _LONGEST_WAIT)
 
 
 class _CustomProvider(litellm.CustomLLM):

@@ -9,7 +9,7 @@ from temporalio import activity
 
 from activities.agent_objects import AgentObjects
 from activities.failures import final_failure, passing_failure
-from activities.heartbeats import beating
+from activities.heartbeats import Heart, beating
 from activities.model_replies import UNNAMED, ModelDelta, ModelReply, ModelToolCall, ReplyBuilder
 from activities.provider_messages import ProviderMessage, provider_messages, provider_tools
 from activities.publishing import settled_entries
@@ -18,6 +18,7 @@ from activities.transcripts import TranscriptReader
 from turnkeeper import names
 from turnkeeper.agents import Agent, ChatAgent
 from turnkeeper.chunks import PartsBuilder, StreamError, ToolInputAvailable, UIMessageChunk
+from turnkeeper.detached import options_of
 from turnkeeper.errors import MODEL_REFUSED, MODEL_UNAVAILABLE, TranscriptUnreadable
 from turnkeeper.event_log.writer import EventWriter
 from turnkeeper.json_values import clean_json
@@ -74,7 +75,7 @@ class ModelCallActivities:
         Raises:
             ApplicationError: the model refused, could not be reached, or the agent is not known here.
         """
-        async with beating():
+        async with beating() as heart:
             try:
                 messages = await self._transcripts.read(call.transcript)
             except TranscriptUnreadable as error:
@@ -86,8 +87,8 @@ class ModelCallActivities:
                 step_key = f"{source.workflow_id}/{source.step}"
                 async with self._agents.lend(call.agent_type, source, step_key, messages=messages) as agent:
                     if isinstance(agent, ChatAgent):
-                        return await _authored_step(agent, call, stream)
-                    return await self._model_step(agent, call, stream)
+                        return await _authored_step(agent, call, stream, heart)
+                    return await self._model_step(agent, call, stream, heart)
             finally:
                 await stream.close()
 
@@ -97,7 +98,7 @@ class ModelCallActivities:
             settled = SettledStep(step=source.step - 1, calls=tuple(messages[-1].tool_parts))
             self._writer.add(*settled_entries(source.workflow_id, settled))
 
-    async def _model_step(self, agent: Agent, call: CallModelInput, stream: StepStream) -> StepResult:
+    async def _model_step(self, agent: Agent, call: CallModelInput, stream: StepStream, heart: Heart) -> StepResult:
         if not agent.model:
             raise final_failure(
                 f"The agent {call.agent_type} names no model. Set `model`, such as 'openai/gpt-5-mini'.", MODEL_REFUSED
@@ -111,6 +112,7 @@ class ModelCallActivities:
         )
         async for delta in deltas:
             builder.add(delta)
+            heart.progress += 1
         reply = builder.finish()
         if reply.is_empty:
             raise passing_failure(f"The model {agent.model} gave an empty answer.", MODEL_UNAVAILABLE)
@@ -164,7 +166,7 @@ def _dispatch_of(registry: AgentRegistry, agent: Agent, made: ModelToolCall) -> 
         )
     try:
         if isinstance(tool, AgentTool):
-            return arguments, _agent_dispatch(registry, tool, arguments)
+            return arguments, _agent_dispatch(registry, agent, tool, arguments)
         tool.parse_arguments(arguments)
     except ArgumentError as error:
         return arguments, RefusedDispatch(error=shorten_error(str(error)))
@@ -179,21 +181,23 @@ def _decoded(text: str) -> JsonValue:
     return {} if arguments is None else clean_json(arguments, "the object")
 
 
-def _agent_dispatch(registry: AgentRegistry, tool: AgentTool, arguments: JsonValue) -> AgentToolDispatch:
+def _agent_dispatch(registry: AgentRegistry, agent: Agent, tool: AgentTool, arguments: JsonValue) -> AgentToolDispatch:
     value = tool.parse_input(arguments)
     return AgentToolDispatch(
         profile=registry.profile(tool.agent_type),
         input=value,
         input_preview=input_preview(value),
         display=tool.display,
+        detached=None if tool.detached is False else options_of(type(agent), tool.detached),
         checks_output=tool.output_type is not None,
     )
 
 
-async def _authored_step(agent: ChatAgent, call: CallModelInput, stream: StepStream) -> StepResult:
+async def _authored_step(agent: ChatAgent, call: CallModelInput, stream: StepStream, heart: Heart) -> StepResult:
     """Take the step that a `ChatAgent` writes itself: its tools ran inside, so nothing is left to dispatch."""
     builder = PartsBuilder()
     async for yielded in agent.on_chat_message():
+        heart.progress += 1
         try:
             chunk = _CHUNK.validate_python(clean_json(_CHUNK.dump_python(_CHUNK.validate_python(yielded))))
             builder.add(chunk)

@@ -43,13 +43,22 @@ class ProgressReporter:
         self._requests = requests
         self._runs: dict[str, _Run] = {}
 
-    async def report(self, run: str, report: Report, *, persist: bool) -> ReportOutcome:
+    async def report(
+        self, run: str, report: Report, *, persist: bool, silence_budget: timedelta | None = None
+    ) -> ReportOutcome:
         """Take a report of a run, a milestone or not.
+
+        Args:
+            run: the run's workflow id.
+            report: what it reports.
+            persist: whether the report's data reaches the run itself.
+            silence_budget: how long the run may be silent; reports are passed on to it at least three times as often.
 
         Raises:
             Unavailable: a milestone could not be recorded.
         """
         state = self._state(run)
+        state.silence_budget = silence_budget
         if state.has_ended:
             return "inactive"
         if report.milestone is not None:
@@ -168,12 +177,16 @@ class _Run:
         self.sending: set[asyncio.Task[None]] = set()
         self.has_ended = False
         self.milestones = 0
+        self.silence_budget: timedelta | None = None
 
     def signal_interval(self) -> float:
         """Return how many seconds lie between two signals of a run of this age."""
         age = time.monotonic() - self._began_at
         shortest, longest = FIRST_SIGNAL_INTERVAL.total_seconds(), LONGEST_SIGNAL_INTERVAL.total_seconds()
-        return min(longest, max(shortest, age / SIGNALS_AN_AGE))
+        interval = min(longest, max(shortest, age / SIGNALS_AN_AGE))
+        if self.silence_budget is None:
+            return interval
+        return min(interval, max(LIVE_INTERVAL, self.silence_budget / 3).total_seconds())
 
     def start(self, signal: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(signal)

@@ -53,7 +53,7 @@ def _steps_of(message: UIMessage) -> Iterator[list[Part]]:
 
 def _step_messages(step: list[Part]) -> Iterator[ProviderMessage]:
     calls = [part for part in step if isinstance(part, ToolPart)]
-    text = "\n".join(part.text for part in step if isinstance(part, TextPart) and part.text.strip())
+    text = "\n".join(_said(part) for part in step if _said(part))
     if not text and not calls:
         return
     message: ProviderMessage = {"role": "assistant", "content": text or None}
@@ -62,6 +62,13 @@ def _step_messages(step: list[Part]) -> Iterator[ProviderMessage]:
     yield message
     for call in calls:
         yield {"role": "tool", "tool_call_id": call.tool_call_id, "content": _result_text(call)}
+
+
+def _said(part: Part) -> str:
+    """Return what a part of an answer says. Providers take no files from an assistant, so those are only named."""
+    if isinstance(part, FilePart):
+        return f"({part.media_type})"
+    return part.text if isinstance(part, TextPart) and part.text.strip() else ""
 
 
 def _provider_call(call: ToolPart) -> ProviderMessage:

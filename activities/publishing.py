@@ -43,6 +43,10 @@ def published(told: PublishInput) -> Iterator[NewEntry]:
         yield _course_entry(told.source, "run", event, told.occasion)
     if told.turn is not None:
         yield _course_entry(told.source, "turn", told.turn)
+    if told.message is not None:
+        yield _entry(told.source, f"message/{told.message.id}", "message", told.message)
+    for place, noted in enumerate(told.events):
+        yield _entry(told.source, f"event/{place}{told.occasion}", "event", noted)
 
 
 def _course_entry(source: str, kind: EntryKind, event: RunEvent | TurnEvent, occasion: str = "") -> NewEntry:

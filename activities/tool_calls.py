@@ -6,10 +6,11 @@ from activities.agent_objects import AgentObjects
 from activities.heartbeats import beating
 from activities.publishing import output_entry
 from turnkeeper import names
-from turnkeeper.agents import Agent, ToolCall
+from turnkeeper.agents import Agent
 from turnkeeper.event_log.writer import EventWriter
 from turnkeeper.messages import ToolPart
 from turnkeeper.runs import shorten_error
+from turnkeeper.runtime import ToolCall
 from turnkeeper.steps import CallToolInput, ToolResult
 from turnkeeper.tools import ArgumentError, FunctionTool, ResultError
 

@@ -8,6 +8,7 @@ from temporalio import workflow
 from temporalio.exceptions import ApplicationError, FailureError, is_cancelled_exception
 
 from turnkeeper import names
+from turnkeeper.dispatches import RunFinished, RunReported
 from turnkeeper.errors import RUN_FAILED
 from turnkeeper.frames import RunEvent, end_event
 from turnkeeper.messages import UIMessage, last_assistant_text, user_message
@@ -15,7 +16,7 @@ from turnkeeper.outcomes import cancel_reason, error_result, failure_from_result
 from turnkeeper.runs import AgentToolProgress, AgentToolResult, AgentToolRunInspection, default_summary, input_text
 from turnkeeper.search_attributes import outcome_update
 from turnkeeper.steps import PublishInput
-from turnkeeper.turns import LoopState, ReportInput, ReportState, RunFinished, RunInput, RunReported
+from turnkeeper.turns import LoopState, ReportInput, ReportState, RunInput
 from workflows.loop import ModelToolLoop, stop_reason
 from workflows.publishing import publish, run_started
 from workflows.run_reports import RunReports
@@ -40,6 +41,7 @@ class AgentToolRun(ModelToolLoop):
             base=None,
             open_elsewhere=0,
             state=run.state,
+            silence_budget=run.silence_budget,
         )
         self._input = run
         forward = self._forward_progress if run.forwards_progress else None
@@ -161,7 +163,7 @@ class AgentToolRun(ModelToolLoop):
         session = workflow.get_external_workflow_handle(self._input.reports_to)
         brief = result.model_copy(update={"output": None})
         try:
-            await session.signal(names.RUN_FINISHED, RunFinished(result=brief, at=workflow.now()))
+            await session.signal(names.RUN_FINISHED, RunFinished(path=self._path(), result=brief, at=workflow.now()))
         except ApplicationError as error:
             # A session that is gone is no reason to fail (field case 7).
             workflow.logger.warning("the end of run %s could not be reported: %s", self._input.run_id, error)
@@ -177,7 +179,9 @@ class AgentToolRun(ModelToolLoop):
         """Tell the dispatcher's agent; one that is gone is no reason to fail."""
         dispatcher = workflow.get_external_workflow_handle(self._input.dispatcher)
         try:
-            await dispatcher.signal(names.RUN_REPORTED, RunReported(run_id=self._input.run_id, progress=progress))
+            await dispatcher.signal(
+                names.RUN_REPORTED, RunReported(path=self._path(), run_id=self._input.run_id, progress=progress)
+            )
         except ApplicationError as error:
             workflow.logger.warning("progress of run %s could not be reported: %s", self._input.run_id, error)
 

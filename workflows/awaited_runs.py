@@ -12,10 +12,10 @@ from temporalio.exceptions import (
 )
 
 from turnkeeper import names
+from turnkeeper.dispatches import DispatchRunInput, RunRecord, RunReported
 from turnkeeper.errors import Conflict
 from turnkeeper.outcomes import error_result, failure_text, is_own_failure, result_from_failure
-from turnkeeper.runs import AgentToolResult
-from turnkeeper.turns import DispatchRunInput, RunRecord
+from turnkeeper.runs import AgentToolResult, AgentToolRunInfo
 from workflows.progress_hooks import ProgressHooks
 from workflows.publishing import publish_end, publish_refusal
 from workflows.run_registry import RunRegistry
@@ -35,7 +35,7 @@ class AwaitedRuns:
         """Begin with the rows from before a continue-as-new."""
         self.dispatcher = dispatcher
         self.registry = RunRegistry(records, open_elsewhere)
-        self.progress_hooks = ProgressHooks(lambda: dispatcher, self.registry.find_info)
+        self.progress_hooks = ProgressHooks(self._find_reporting)
         self._carriers: dict[str, asyncio.Task[AgentToolResult]] = {}
         self._followers: dict[str, asyncio.Task[AgentToolResult]] = {}
         self._joined: set[str] = set()
@@ -43,6 +43,10 @@ class AwaitedRuns:
         """The runs that told the live log of their end themselves."""
         self._cancel_reasons: dict[str, str] = {}
         self._is_closing = False
+
+    def _find_reporting(self, reported: RunReported) -> tuple[Dispatcher, AgentToolRunInfo] | None:
+        info = self.registry.find_info(reported.run_id)
+        return None if info is None else (self.dispatcher, info)
 
     async def dispatch(self, request: DispatchRunInput) -> AgentToolResult | None:
         """Start a run, or meet the one that already has this id.
@@ -69,6 +73,10 @@ class AwaitedRuns:
         await workflow.wait_condition(lambda: not self.registry.is_starting(request.run_id))
         return self.registry.result(request.run_id)
 
+    def is_joined(self, run_id: str) -> bool:
+        """Tell whether somebody else had dispatched a run."""
+        return run_id in self._joined
+
     async def run_to_end(self, request: DispatchRunInput) -> AgentToolResult:
         """Start a run and wait for its end; the same id again is the same run."""
         try:
@@ -82,7 +90,7 @@ class AwaitedRuns:
         if result is not None and result.status != "completed":
             return result
         # It ended before this workflow continued as new, and a registry keeps no outputs.
-        return await attach_run(self.dispatcher.instance, request)
+        return await attach_run(self.dispatcher, request)
 
     def cancel(self, run_id: str, reason: str) -> bool:
         """Cancel one run, and tell whether it was open; without effect on one that has ended (CX-12)."""
@@ -117,7 +125,7 @@ class AwaitedRuns:
             if run_id not in self._told:
                 await publish_end(self._workflow_id(request), request, result)
             await announce_end(self.dispatcher, self.registry.info(run_id), result)
-        self.registry.mark_ended(result, workflow.now())
+        self.registry.mark_ended(run_id, result, workflow.now())
         return result
 
     async def _follow(self, request: DispatchRunInput) -> AgentToolResult:
@@ -160,11 +168,11 @@ class AwaitedRuns:
         self._joined.add(request.run_id)
         self.registry.mark_running(request.run_id)
         try:
-            return await attach_run(self.dispatcher.instance, request)
+            return await attach_run(self.dispatcher, request)
         except (ActivityError, asyncio.CancelledError) as error:
             if is_cancelled_exception(error):
                 reason = self._cancel_reasons.get(request.run_id, "cancelled")
-                await request_cancel(self.dispatcher.instance, request.run_id, reason)
+                await request_cancel(self._workflow_id(request), reason)
             raise
 
     def _aborted(self, request: DispatchRunInput) -> AgentToolResult:

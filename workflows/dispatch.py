@@ -4,8 +4,10 @@ from temporalio import workflow
 from temporalio.exceptions import ActivityError, ApplicationError, is_cancelled_exception
 
 from activities.hook_calls import HookActivities
+from activities.run_watch import RunWatchActivities
 from activities.tool_calls import ToolCallActivities
 from turnkeeper import names
+from turnkeeper.dispatches import DispatchRunInput, RunOwner
 from turnkeeper.errors import UNKNOWN_AGENT
 from turnkeeper.messages import ToolPart
 from turnkeeper.outcomes import error_result, failure_text
@@ -15,10 +17,10 @@ from turnkeeper.steps import (
     CallToolInput,
     CheckOutputInput,
     Dispatch,
+    DispatchDetachedInput,
     FunctionToolDispatch,
     ToolResult,
 )
-from turnkeeper.turns import DispatchRunInput
 from workflows import options
 from workflows.awaited_runs import AwaitedRuns
 from workflows.run_starts import Dispatcher
@@ -68,23 +70,44 @@ async def _call_function_tool(
 async def _call_agent_tool(
     runs: AwaitedRuns, call: ToolPart, dispatch: AgentToolDispatch, step: int, position: int
 ) -> ToolResult:
-    run_id = names.model_run_id(runs.dispatcher.turn_id, step, position)
-    result = await runs.run_to_end(
-        DispatchRunInput(
-            run_id=run_id,
-            profile=dispatch.profile,
-            input=dispatch.input,
-            input_preview=dispatch.input_preview,
-            parent_tool_call_id=call.tool_call_id,
-            display_order=position,
-            display=dispatch.display,
-        )
+    request = DispatchRunInput(
+        run_id=names.model_run_id(runs.dispatcher.turn_id, step, position),
+        profile=dispatch.profile,
+        input=dispatch.input,
+        input_preview=dispatch.input_preview,
+        parent_tool_call_id=call.tool_call_id,
+        display_order=position,
+        display=dispatch.display,
+        detached=dispatch.detached,
     )
+    if request.detached is not None:
+        return await _dispatch_detached(runs.dispatcher, request)
+    result = await runs.run_to_end(request)
     if result.status != "completed":
         return ToolResult(output=failure_of(result).model_dump(mode="json"))
     if not dispatch.checks_output:
         return ToolResult(output=result.summary or "")
     return await _check_output(runs.dispatcher, call.tool_name, result)
+
+
+async def _dispatch_detached(dispatcher: Dispatcher, request: DispatchRunInput) -> ToolResult:
+    """Have the session of the root instance start a run that outlives this one, and return its handle (DD-01)."""
+    session_id = names.root_instance(dispatcher.instance)
+    if dispatcher.instance != session_id:
+        owner = RunOwner(instance=dispatcher.instance, profile=dispatcher.profile)
+        request = request.model_copy(update={"owner": owner})
+    try:
+        handle = await workflow.execute_activity_method(
+            RunWatchActivities.dispatch_detached,
+            DispatchDetachedInput(session_id=session_id, request=request),
+            **options.detached_dispatch(request.run_id),
+        )
+    except ActivityError as error:
+        if is_cancelled_exception(error):
+            raise
+        failure = failure_of(error_result(request.run_id, request.profile.agent_type, failure_text(error)))
+        return ToolResult(output=failure.model_dump(mode="json"))
+    return ToolResult(output=handle.model_dump(mode="json"))
 
 
 async def _check_output(dispatcher: Dispatcher, tool_name: str, result: AgentToolResult) -> ToolResult:

@@ -2,28 +2,19 @@
 
 import asyncio
 from dataclasses import dataclass
+from datetime import timedelta
 
 from temporalio import workflow
 from temporalio.exceptions import ActivityError, is_cancelled_exception
 
 from activities.model_calls import ModelCallActivities
 from turnkeeper import names
+from turnkeeper.dispatches import AgentProfile, CancelRunInput, DispatchRunInput, DispatchRunResult, RunReported
 from turnkeeper.messages import ToolPart, UIMessage, close_open_calls, settle_call
 from turnkeeper.outcomes import cancel_reason, failure_text
 from turnkeeper.runs import AgentToolRunInfo
 from turnkeeper.steps import CallModelInput, Dispatch, SettledStep, StepResult
-from turnkeeper.turns import (
-    AgentProfile,
-    CancelRunInput,
-    DispatchRunInput,
-    DispatchRunResult,
-    LoopState,
-    MessagesInput,
-    MessagesPage,
-    ReportState,
-    RunReported,
-    TranscriptRef,
-)
+from turnkeeper.turns import LoopState, MessagesInput, MessagesPage, ReportState, TranscriptRef
 from workflows import options
 from workflows.awaited_runs import AwaitedRuns
 from workflows.dispatch import carry_out
@@ -57,6 +48,7 @@ class ModelToolLoop:
         base: TranscriptRef | None,
         open_elsewhere: int,
         state: LoopState | None,
+        silence_budget: timedelta | None = None,
     ) -> None:
         """Begin, or go on from `state` after a continue-as-new."""
         info = workflow.info()
@@ -68,7 +60,7 @@ class ModelToolLoop:
         self._steps = state.steps if state else 0
         self._shown_step: int | None = self._steps - 1 if self._steps else None
         self._started_at = state.started_at if state else workflow.now()
-        dispatcher = Dispatcher(info.workflow_id, instance, turn_id, profile, depth)
+        dispatcher = Dispatcher(info.workflow_id, instance, turn_id, profile, depth, silence_budget)
         self._runs = AwaitedRuns(dispatcher, state.runs if state else (), open_elsewhere)
 
     @workflow.update(name=names.DISPATCH_RUN)
@@ -76,8 +68,13 @@ class ModelToolLoop:
         """Start an agent-tool run for one of this loop's tools or hooks; answers once it has started."""
         result = await self._runs.dispatch(request)
         workflow_id = names.run_workflow_id(self._runs.dispatcher.instance, request.run_id)
-        refused = self._runs.registry.is_refused(request.run_id)
-        return DispatchRunResult(run_id=request.run_id, workflow_id=workflow_id, result=result, refused=refused)
+        return DispatchRunResult(
+            run_id=request.run_id,
+            workflow_id=workflow_id,
+            result=result,
+            refused=self._runs.registry.is_refused(request.run_id),
+            joined=self._runs.is_joined(request.run_id),
+        )
 
     @dispatch_run.validator
     def _check_dispatch(self, request: DispatchRunInput) -> None:

@@ -6,8 +6,8 @@ from datetime import timedelta
 from temporalio import workflow
 from temporalio.common import RetryPolicy, TypedSearchAttributes, WorkflowIDReusePolicy
 
+from turnkeeper.dispatches import AgentProfile
 from turnkeeper.steps import FunctionToolDispatch
-from turnkeeper.turns import AgentProfile
 
 HEARTBEAT_TIMEOUT = timedelta(seconds=20)
 """How soon a dead worker is noticed; `activities.heartbeats` says how soon a cancel is."""
@@ -23,6 +23,9 @@ PROGRESS_HOOK_TIMEOUT = timedelta(minutes=1)
 
 PUBLISH_TIMEOUT = timedelta(seconds=3)
 """The activity itself gives a log that does not answer up after a second; a workflow task must stay short."""
+
+WEBHOOK_TIMEOUT = timedelta(seconds=30)
+"""One attempt at a webhook, which the activity itself gives up sooner."""
 
 ATTACH_TIMEOUT = timedelta(days=30)
 """Following a run that another execution started lasts as long as the run, within the namespace's retention."""
@@ -107,6 +110,37 @@ def publishing() -> workflow.LocalActivityConfig:
     """Return the options of telling the live log something: part of a workflow task, and soon given up."""
     return workflow.LocalActivityConfig(
         start_to_close_timeout=PUBLISH_TIMEOUT, retry_policy=RetryPolicy(maximum_attempts=1)
+    )
+
+
+def reconciliation() -> workflow.ActivityConfig:
+    """Return the options of looking up runs that go on; a failure waits for the next time."""
+    return workflow.ActivityConfig(
+        start_to_close_timeout=HOOK_TIMEOUT,
+        heartbeat_timeout=HEARTBEAT_TIMEOUT,
+        retry_policy=RetryPolicy(maximum_attempts=3),
+        summary="look up runs",
+    )
+
+
+def webhook_attempt(run_id: str) -> workflow.ActivityConfig:
+    """Return the options of one attempt to post a run's end; the session decides on further ones."""
+    return workflow.ActivityConfig(
+        start_to_close_timeout=WEBHOOK_TIMEOUT,
+        # A worker that was lost may have posted it: the receiver knows the repeat by its id.
+        retry_policy=RetryPolicy(maximum_attempts=3),
+        summary=f"webhook of run {run_id}",
+    )
+
+
+def detached_dispatch(run_id: str) -> workflow.ActivityConfig:
+    """Return the options of having the session start a detached run, which the same run id makes safe to try again."""
+    return workflow.ActivityConfig(
+        start_to_close_timeout=HOOK_TIMEOUT,
+        heartbeat_timeout=HEARTBEAT_TIMEOUT,
+        retry_policy=_READ_RETRIES,
+        cancellation_type=workflow.ActivityCancellationType.TRY_CANCEL,
+        summary=f"dispatch run {run_id}",
     )
 
 

@@ -8,9 +8,9 @@ from datetime import timedelta
 from temporalio import workflow
 from temporalio.exceptions import ActivityError, is_cancelled_exception
 
+from turnkeeper.dispatches import RunReported
 from turnkeeper.outcomes import failure_text
 from turnkeeper.runs import AgentToolRunInfo
-from turnkeeper.turns import RunReported
 from workflows.run_starts import Dispatcher, call_hook
 
 CLOSING_PATIENCE = timedelta(seconds=5)
@@ -22,21 +22,18 @@ class ProgressHooks:
 
     def __init__(
         self,
-        dispatcher: Callable[[], Dispatcher],
-        find_info: Callable[[str], AgentToolRunInfo | None],
+        find: Callable[[RunReported], tuple[Dispatcher, AgentToolRunInfo] | None],
         waiting: Iterable[RunReported] = (),
         should_pause: Callable[[], bool] = lambda: False,
     ) -> None:
-        """Call the hook of the dispatcher's agent.
+        """Call the hooks of the agents whose runs report.
 
         Args:
-            dispatcher: gives whose agent it is.
-            find_info: finds a run's row by its id.
+            find: finds who dispatched the run of a report, and its row.
             waiting: reports from before a continue-as-new.
             should_pause: tells that no further call should begin, because the workflow is about to continue as new.
         """
-        self._dispatcher = dispatcher
-        self._find_info = find_info
+        self._find = find
         self._should_pause = should_pause
         self._queue = deque(waiting)
         self._caller: asyncio.Task[None] | None = None
@@ -48,8 +45,11 @@ class ProgressHooks:
 
     def offer(self, reported: RunReported) -> None:
         """Take a report: progress replaces older progress of the same run that still waits, a milestone does not."""
+        found = self._find(reported)
+        if found is None or "on_progress" not in found[0].profile.hooks:
+            return
         if reported.progress.milestone is None:
-            self._drop_progress(reported.run_id)
+            self._drop_progress(reported.path)
         self._queue.append(reported)
         if not self.is_busy:
             self._caller = asyncio.create_task(self._call_all())
@@ -66,8 +66,8 @@ class ProgressHooks:
 
     async def close(self) -> None:
         """Give the milestones that wait a moment, and drop the rest: nobody waits for this hook (PR-11)."""
-        for run_id in {reported.run_id for reported in self._queue}:
-            self._drop_progress(run_id)
+        for path in {reported.path for reported in self._queue}:
+            self._drop_progress(path)
         if self._caller is None:
             return
         try:
@@ -78,21 +78,22 @@ class ProgressHooks:
             self._queue.clear()
             self._caller.cancel()
 
-    def _drop_progress(self, run_id: str) -> None:
+    def _drop_progress(self, path: str) -> None:
         self._queue = deque(
-            reported for reported in self._queue if reported.run_id != run_id or reported.progress.milestone is not None
+            reported for reported in self._queue if reported.path != path or reported.progress.milestone is not None
         )
 
     async def _call_all(self) -> None:
         while self._queue and not self._should_pause():
             reported = self._queue.popleft()
-            info = self._find_info(reported.run_id)
-            if info is None:
+            found = self._find(reported)
+            if found is None:
                 continue
+            dispatcher, info = found
             row, progress = info.model_dump(mode="json"), reported.progress.model_dump(mode="json")
-            about = f"{reported.run_id}/{reported.progress.at.isoformat()}"
+            about = f"{reported.path}/{reported.progress.at.isoformat()}"
             try:
-                await call_hook(self._dispatcher(), "on_progress", row, progress, about=about)
+                await call_hook(dispatcher, "on_progress", row, progress, about=about)
             except ActivityError as error:
                 if is_cancelled_exception(error):
                     return

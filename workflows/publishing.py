@@ -7,11 +7,12 @@ from temporalio.exceptions import ActivityError
 
 from activities.publishing import PublishActivities
 from turnkeeper import names
+from turnkeeper.dispatches import DispatchRunInput
 from turnkeeper.frames import RunError, RunStarted, end_event
 from turnkeeper.outcomes import failure_text
 from turnkeeper.runs import AgentToolResult, input_preview
 from turnkeeper.steps import PublishInput
-from turnkeeper.turns import DispatchRunInput, RunInput
+from turnkeeper.turns import RunInput
 from workflows import options
 
 

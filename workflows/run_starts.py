@@ -1,6 +1,7 @@
 """How any workflow of ours starts an agent-tool run, follows one, and has the agent's hooks hear of it."""
 
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any
 
 from pydantic import JsonValue
@@ -10,11 +11,12 @@ from temporalio.exceptions import ActivityError, ApplicationError, is_cancelled_
 from activities.hook_calls import HookActivities
 from activities.run_watch import RunWatchActivities
 from turnkeeper import names
+from turnkeeper.dispatches import AgentProfile, DispatchRunInput
 from turnkeeper.outcomes import error_result, failure_text
 from turnkeeper.runs import AgentToolResult, AgentToolRunInfo, input_digest, run_memo
 from turnkeeper.search_attributes import run_attributes
 from turnkeeper.steps import AttachRunInput, CallHookInput, StepSource
-from turnkeeper.turns import AgentProfile, DispatchRunInput, RunInput, TranscriptRef
+from turnkeeper.turns import RunInput, TranscriptRef
 from workflows import options
 
 
@@ -28,10 +30,18 @@ class Dispatcher:
     profile: AgentProfile
     depth: int
     """How many runs the dispatcher is nested in."""
+    silence_budget: timedelta | None = None
+    """How long the dispatcher, if it is a run, may itself be silent."""
 
     def source(self, step: int = 0) -> StepSource:
         """Return where an activity of this dispatcher belongs."""
-        return StepSource(workflow_id=self.workflow_id, instance=self.instance, turn_id=self.turn_id, step=step)
+        return StepSource(
+            workflow_id=self.workflow_id,
+            instance=self.instance,
+            turn_id=self.turn_id,
+            step=step,
+            silence_budget=self.silence_budget,
+        )
 
 
 async def call_hook(
@@ -40,6 +50,7 @@ async def call_hook(
     *arguments: JsonValue,
     about: str = "",
     only_before: str | None = None,
+    is_callback: bool = False,
     transcript: tuple[TranscriptRef, ...] = (),
 ) -> JsonValue:
     """Have a hook of the dispatcher's agent called.
@@ -50,6 +61,7 @@ async def call_hook(
         arguments: what it is called with, as JSON.
         about: the run that it is about, if any; tells two calls of one hook apart.
         only_before: a workflow id; the hook is not called when that workflow exists already.
+        is_callback: whether it is a method of the author's own, named at a dispatch.
         transcript: what the hook finds in `self.messages`.
 
     Raises:
@@ -61,6 +73,7 @@ async def call_hook(
         hook=hook,
         idempotency_key=f"{dispatcher.workflow_id}/{hook}/{about}",
         only_before=only_before,
+        is_callback=is_callback,
         arguments=arguments,
         transcript=transcript,
     )
@@ -78,7 +91,8 @@ async def announce_start(dispatcher: Dispatcher, info: AgentToolRunInfo) -> None
     if "on_agent_tool_start" in dispatcher.profile.hooks:
         run = names.run_workflow_id(dispatcher.instance, info.run_id)
         row = info.model_dump(mode="json")
-        await call_hook(dispatcher, "on_agent_tool_start", row, about=info.run_id, only_before=run)
+        # Not the run id alone: a session calls the hooks of nested runs too, whose own runs may have the same id.
+        await call_hook(dispatcher, "on_agent_tool_start", row, about=run, only_before=run)
 
 
 async def announce_end(dispatcher: Dispatcher, info: AgentToolRunInfo, result: AgentToolResult) -> None:
@@ -95,7 +109,9 @@ async def announce_end(dispatcher: Dispatcher, info: AgentToolRunInfo, result: A
     )
     try:
         row, outcome = ended.model_dump(mode="json"), result.model_dump(mode="json")
-        await call_hook(dispatcher, "on_agent_tool_finish", row, outcome, about=info.run_id)
+        # With its status, for a run that was given up may end again (DV-04).
+        about = f"{names.run_workflow_id(dispatcher.instance, info.run_id)}/{result.status}"
+        await call_hook(dispatcher, "on_agent_tool_finish", row, outcome, about=about)
     except ActivityError as error:
         if is_cancelled_exception(error):
             raise
@@ -127,9 +143,10 @@ async def start_run(
             parent_tool_call_id=request.parent_tool_call_id,
             display_order=request.display_order,
             display=request.display,
-            forwards_progress="on_progress" in dispatcher.profile.hooks,
+            forwards_progress="on_progress" in dispatcher.profile.hooks or request.detached is not None,
             dispatcher=dispatcher.workflow_id,
             depth=dispatcher.depth + 1,
+            silence_budget=None if request.detached is None else request.detached.no_progress_budget,
             reports_to=None if awaited else dispatcher.workflow_id,
         ),
         result_type=AgentToolResult,
@@ -143,24 +160,26 @@ async def start_run(
     return child
 
 
-async def request_cancel(instance: str, run_id: str, reason: str) -> None:
-    """Ask a run of `instance` to stop; without effect when it has ended (CX-12)."""
-    run = workflow.get_external_workflow_handle(names.run_workflow_id(instance, run_id))
+async def request_cancel(run_workflow_id: str, reason: str) -> bool:
+    """Ask a run to stop, and tell whether it was reached; without effect when it has ended (CX-12)."""
     try:
-        await run.cancel(reason=reason)
+        await workflow.get_external_workflow_handle(run_workflow_id).cancel(reason=reason)
     except ApplicationError as error:
-        workflow.logger.info("run %s could not be cancelled: %s", run_id, error)
+        workflow.logger.info("%s could not be cancelled: %s", run_workflow_id, error)
+        return False
+    return True
 
 
-async def attach_run(instance: str, request: DispatchRunInput) -> AgentToolResult:
-    """Wait for a run that this workflow did not start; a mismatch is an error result (DI-16)."""
+async def attach_run(dispatcher: Dispatcher, request: DispatchRunInput) -> AgentToolResult:
+    """Wait for a run that this workflow did not start (DI-09); a mismatch is an error result (DI-16)."""
     attached = await workflow.execute_activity_method(
         RunWatchActivities.attach_run,
         AttachRunInput(
-            workflow_id=names.run_workflow_id(instance, request.run_id),
+            workflow_id=names.run_workflow_id(dispatcher.instance, request.run_id),
             run_id=request.run_id,
             agent_type=request.profile.agent_type,
             input_digest=input_digest(request.input),
+            windows=dispatcher.profile.reattach,
         ),
         **options.run_attachment(request.run_id),
     )

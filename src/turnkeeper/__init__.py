@@ -1,6 +1,6 @@
 """Agents as tools, durable, on Temporal: what an agent author and a client import."""
 
-from turnkeeper.agents import Agent, AgentToolInputRequest, ChatAgent, ToolCall
+from turnkeeper.agents import Agent, ChatAgent
 from turnkeeper.client import TurnkeeperClient
 from turnkeeper.connection import connect
 from turnkeeper.errors import (
@@ -25,6 +25,7 @@ from turnkeeper.runs import (
     AgentToolRunInspection,
     Display,
 )
+from turnkeeper.runtime import AgentToolInputRequest, ToolCall
 from turnkeeper.settings import Settings
 from turnkeeper.tools import agent_tool, tool
 

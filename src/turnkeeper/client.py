@@ -2,8 +2,10 @@
 
 import asyncio
 from datetime import UTC, datetime, timedelta
+from types import NoneType
 from uuid import uuid4
 
+from pydantic import JsonValue
 from temporalio.api.enums.v1 import TaskQueueType
 from temporalio.api.taskqueue.v1 import TaskQueue
 from temporalio.api.workflowservice.v1 import DescribeTaskQueueRequest
@@ -16,12 +18,16 @@ from turnkeeper.json_values import clean_json
 from turnkeeper.messages import FilePart, UIMessage
 from turnkeeper.registry import AgentRegistry
 from turnkeeper.run_client import RunClient
-from turnkeeper.runs import input_digest
+from turnkeeper.runs import compact_json, input_digest
 from turnkeeper.turns import (
     MAX_MESSAGE_BYTES,
+    MAX_STATE_BYTES,
     TURN_END_STATUSES,
     CancelTurnInput,
+    ClearMessagesInput,
+    InstanceState,
     SessionSnapshot,
+    SetStateInput,
     SubmitInput,
     TurnInfo,
     TurnResult,
@@ -207,6 +213,51 @@ class TurnkeeperClient:
             Unavailable: no worker answered.
         """
         return await self.requests.messages(self.session_id(agent_type, name))
+
+    async def clear_messages(self, agent_type: str, name: str) -> None:
+        """Begin an instance's conversation anew: turns are aborted, and what waits to be told is cancelled (DV-14).
+
+        Raises:
+            NotFound: no such instance.
+            Unavailable: nobody answered.
+        """
+        request = ClearMessagesInput(request_id=uuid4().hex)
+        await self.requests.update(self.session_id(agent_type, name), names.CLEAR_MESSAGES, request, NoneType)
+
+    async def state(self, agent_type: str, name: str) -> JsonValue:
+        """Return an instance's state: its agent's `initial_state` until it is set.
+
+        Raises:
+            NotFound: no such agent type.
+            Unavailable: no worker answered.
+        """
+        initial = self.registry.get(agent_type).initial_state
+        try:
+            kept: InstanceState = await self.requests.query(
+                self.session_id(agent_type, name), names.STATE, InstanceState
+            )
+        except NotFound:
+            return initial
+        return kept.value if kept.is_set else initial
+
+    async def set_state(self, agent_type: str, name: str, value: JsonValue) -> None:
+        """Replace an instance's state.
+
+        Raises:
+            InvalidRequest: the value is not JSON.
+            NotFound: no such instance.
+            TooLarge: it is over `MAX_STATE_BYTES`.
+            Unavailable: nobody answered; it may have been set.
+        """
+        try:
+            value = clean_json(value, "the state")
+        except (RecursionError, ValueError) as error:
+            raise InvalidRequest(f"the state cannot be stored: {error}") from error
+        size = len(compact_json(value).encode())
+        if size > MAX_STATE_BYTES:
+            raise TooLarge(f"the state is {size:,} bytes, over the limit of {MAX_STATE_BYTES:,}")
+        request = SetStateInput(request_id=uuid4().hex, value=value)
+        await self.requests.update(self.session_id(agent_type, name), names.SET_STATE, request, NoneType)
 
     async def has_worker(self) -> bool:
         """Tell whether a worker polls the task queue of the workflows.

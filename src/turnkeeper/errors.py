@@ -8,6 +8,7 @@
     │   ├── Conflict             the id is taken by something else: choose another
     │   └── TooLarge             over a size limit: send less
     ├── Unavailable              nobody could answer in time: try again, with the same key
+    ├── MilestoneMissed          a run did not reach a milestone, and says why
     ├── RollingOver              a session is about to continue as new: the client tries again by itself
     └── TranscriptUnreadable     an activity could not read the conversation that it was pointed at
 
@@ -70,6 +71,12 @@ class Unavailable(TurnkeeperError):
     """Temporal or its workers did not answer in time."""
 
     wire_type = "Unavailable"
+
+
+class MilestoneMissed(TurnkeeperError):
+    """A run did not reach a milestone in time, or ended or was given up without it."""
+
+    wire_type = "MilestoneMissed"
 
 
 class RollingOver(TurnkeeperError):

@@ -8,6 +8,8 @@ from typing import Annotated, Literal
 
 from pydantic import AwareDatetime, Field, JsonValue
 
+from turnkeeper.events import Event
+from turnkeeper.messages import UIMessage
 from turnkeeper.runs import AgentToolResult, AgentToolRunInfo, Display, InterruptedReason, generic_error
 from turnkeeper.turns import TurnInfo
 from turnkeeper.wire import WireModel
@@ -160,6 +162,20 @@ class GapFrame(_Frame):
     lost: int
 
 
+class MessageFrame(_Frame):
+    """A message became part of the conversation outside a turn, such as a notice of a milestone."""
+
+    type: Literal["message"] = "message"
+    message: UIMessage
+
+
+class EventFrame(_Frame):
+    """A diagnostic event."""
+
+    type: Literal["event"] = "event"
+    event: Event
+
+
 class SnapshotFrame(WireModel):
     """How an instance stands by Temporal, for a reader whose log does not go back to the beginning."""
 
@@ -175,9 +191,10 @@ class ResyncFrame(WireModel):
     reason: Literal["too-old", "unknown", "too-slow"]
 
 
-Frame = Annotated[
-    AgentToolEventFrame | TurnEventFrame | GapFrame | SnapshotFrame | ResyncFrame, Field(discriminator="type")
-]
+EntryFrame = AgentToolEventFrame | TurnEventFrame | MessageFrame | EventFrame | GapFrame
+"""What an entry of the log becomes."""
+
+Frame = Annotated[EntryFrame | SnapshotFrame | ResyncFrame, Field(discriminator="type")]
 """Anything that a reader of an instance's events gets."""
 
 

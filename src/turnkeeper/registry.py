@@ -4,11 +4,13 @@ import importlib
 from collections.abc import Iterable, Mapping
 from types import ModuleType
 
-from turnkeeper.agents import Agent, ChatAgent, profile_of
+from turnkeeper.agents import Agent, ChatAgent
+from turnkeeper.detached import options_of
+from turnkeeper.dispatches import AgentProfile
 from turnkeeper.errors import AgentDefinitionError, NotFound
 from turnkeeper.models import CustomModel
+from turnkeeper.profiles import profile_of
 from turnkeeper.tools import AgentTool
-from turnkeeper.turns import AgentProfile
 
 _OUR_TOP_LEVEL_NAMES = frozenset({"activities", "api", "worker", "workflows"})
 
@@ -90,6 +92,8 @@ class AgentRegistry:
 
     def _check_agent_tools(self, agent: type[Agent]) -> None:
         for tool in agent.tools.values():
+            if isinstance(tool, AgentTool) and tool.detached is not False:
+                options_of(agent, tool.detached)
             if isinstance(tool, AgentTool) and tool.agent_type not in self._agents:
                 raise AgentDefinitionError(
                     f"the agent tool {agent.__name__}.{tool.name} names {tool.agent_type!r}, which is not registered; "

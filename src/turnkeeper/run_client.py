@@ -1,31 +1,46 @@
 """The part of the client that concerns agent-tool runs."""
 
+import asyncio
 import contextlib
+import time
+from collections.abc import Sequence
+from datetime import timedelta
 
 from temporalio.client import WorkflowFailureError
 
 from turnkeeper import names
-from turnkeeper.errors import Conflict, InvalidRequest, NotFound, TooLarge, Unavailable
+from turnkeeper.dispatches import (
+    USUAL_WINDOWS,
+    AgentProfile,
+    CancelRunInput,
+    ClearRunsInput,
+    DispatchRunInput,
+    DispatchRunResult,
+    ReattachWindows,
+)
+from turnkeeper.errors import Conflict, InvalidRequest, MilestoneMissed, NotFound, TooLarge, Unavailable
 from turnkeeper.json_values import clean_json
 from turnkeeper.messages import UIMessage
 from turnkeeper.outcomes import result_from_failure
+from turnkeeper.reattachment import GAVE_UP_TEXTS, result_within
 from turnkeeper.runs import (
+    END_STATUSES,
+    AgentToolMilestone,
     AgentToolResult,
+    AgentToolRunHandle,
     AgentToolRunInfo,
     AgentToolRunInspection,
+    RunStatus,
     compact_json,
     input_digest,
     run_id_taken,
 )
-from turnkeeper.turns import (
-    MAX_INPUT_BYTES,
-    AgentProfile,
-    CancelRunInput,
-    DispatchRunInput,
-    DispatchRunResult,
-    SessionSnapshot,
-)
+from turnkeeper.turns import MAX_INPUT_BYTES, SessionSnapshot
 from turnkeeper.workflow_requests import DISPATCH_PATIENCE, WorkflowRequests
+
+FIRST_LOOK_PAUSE = timedelta(milliseconds=100)
+LONGEST_LOOK_PAUSE = timedelta(seconds=2)
+"""Between two looks at a run of which a milestone is awaited: a query costs a worker a moment, and no history."""
 
 RunPath = tuple[str, ...]
 """Run ids from an instance down to a run; the innermost is last."""
@@ -66,8 +81,42 @@ class RunClient:
             )
         return dispatched
 
-    async def run_from(self, workflow_id: str, request: DispatchRunInput) -> AgentToolResult:
+    async def dispatch_detached(self, session_id: str, request: DispatchRunInput) -> AgentToolRunHandle:
+        """Start a run of a session's tree that nobody awaits; returns when it is recorded and has started (DD-01).
+
+        Raises:
+            Conflict: the run id belongs to a run of another agent type or with another input (DI-16).
+            InvalidRequest: the input or the preview cannot be passed on, or notices are asked for a run's own run.
+            NotFound: the session has ended.
+            TooLarge: the input is over `MAX_INPUT_BYTES`.
+            Unavailable: nobody answered; dispatch again with the same run id.
+        """
+        options = request.detached
+        if request.owner is not None and options is not None and (options.notify_source or options.milestones):
+            raise InvalidRequest("notify and on_milestones need a conversation that goes on, and a run is one turn")
+        request = _checked(request)
+        dispatched = await self._requests.update(
+            session_id, names.DISPATCH_RUN, request, DispatchRunResult, DISPATCH_PATIENCE
+        )
+        refusal = dispatched.result if dispatched.refused else None
+        status = dispatched.status
+        if status is None:
+            # A turn holds its row, or it was cleared; the run itself knows whether it has ended (DI-13).
+            ended = await self.ended(dispatched.workflow_id)
+            status = ended.status if ended else "running"
+        return AgentToolRunHandle(
+            run_id=request.run_id,
+            agent_type=request.profile.agent_type,
+            status=status,
+            error=refusal.error if refusal else None,
+        )
+
+    async def run_from(
+        self, workflow_id: str, request: DispatchRunInput, windows: ReattachWindows | None
+    ) -> AgentToolResult:
         """Dispatch a run on the turn, run or session that the caller belongs to, and wait for its end.
+
+        One that somebody else had dispatched is waited for within `windows` (DI-09).
 
         Raises:
             Conflict: the run id belongs to a run of another agent type or with another input (DI-16).
@@ -82,17 +131,49 @@ class RunClient:
         if dispatched.result is not None and dispatched.result.status != "completed":
             return dispatched.result
         digest = input_digest(request.input)
-        return await self.follow(dispatched.workflow_id, request.run_id, request.profile.agent_type, digest)
+        await self._check_same_run(dispatched.workflow_id, request.run_id, request.profile.agent_type, digest)
+        if dispatched.joined:
+            return await self.join(dispatched.workflow_id, request.run_id, request.profile.agent_type, digest, windows)
+        return await self._result(dispatched.workflow_id, request.run_id, request.profile.agent_type)
 
-    async def follow(self, workflow_id: str, run_id: str, agent_type: str, digest: str) -> AgentToolResult:
-        """Wait for the end of a run that may have been dispatched by somebody else.
+    async def join(
+        self,
+        workflow_id: str,
+        run_id: str,
+        agent_type: str,
+        digest: str,
+        windows: ReattachWindows | None,
+        waited: timedelta = timedelta(),
+    ) -> AgentToolResult:
+        """Wait for the end of a run that somebody else dispatched, as long as it shows signs of life (DI-09, RC-05).
+
+        Args:
+            workflow_id: the run.
+            run_id: its id.
+            agent_type: its agent.
+            digest: the fingerprint of its input.
+            windows: how long to wait, if not as long as usual; one that is used up gives `interrupted`, and the reason.
+            waited: how long it was waited for before, by an attempt that was lost.
 
         Raises:
             Conflict: it is of another agent type or has another input (DI-16).
             NotFound: there is no such run.
         """
         await self._check_same_run(workflow_id, run_id, agent_type, digest)
-        return await self._result(workflow_id, run_id, agent_type)
+        waiting = self._result(workflow_id, run_id, agent_type)
+        result = await result_within(self._requests, workflow_id, windows or USUAL_WINDOWS, waiting, waited)
+        if isinstance(result, AgentToolResult):
+            return result
+        if result == "window-exceeded":
+            await self._requests.cancel(workflow_id, GAVE_UP_TEXTS[result])
+        return AgentToolResult(
+            run_id=run_id,
+            agent_type=agent_type,
+            status="interrupted",
+            error=GAVE_UP_TEXTS[result],
+            reason=result,
+            child_still_running=result == "no-progress",
+        )
 
     async def wait(self, session_id: str, path: RunPath) -> AgentToolResult:
         """Wait for the end of a run.
@@ -152,6 +233,63 @@ class RunClient:
         _, workflow_id = await self._find(session_id, path)
         return await self._requests.messages(workflow_id)
 
+    async def ended(self, workflow_id: str) -> AgentToolResult | None:
+        """Return how a run ended, or None while it goes on or cannot be asked (IC-01, IC-04).
+
+        Raises:
+            NotFound: Temporal does not know it: it has not begun, or was deleted.
+        """
+        try:
+            description = await self._requests.describe(workflow_id)
+            if description.close_time is None:
+                return None
+            agent_type = str((await description.memo()).get("agent_type"))
+            return await self._result(workflow_id, names.run_id_of(workflow_id) or "", agent_type)
+        except Unavailable:
+            return None
+
+    async def clear(
+        self,
+        session_id: str,
+        above: RunPath = (),
+        status: Sequence[RunStatus] = (),
+        older_than: timedelta | None = None,
+    ) -> int:
+        """Remove runs from an instance's registry, or from that of one of its runs; returns how many (CL rows).
+
+        Raises:
+            NotFound: no such instance.
+            Unavailable: nobody answered.
+        """
+        request = ClearRunsInput(owner="/runs/".join(above) or None, status=tuple(status), older_than=older_than)
+        return await self._requests.update(session_id, names.CLEAR_RUNS, request, int)
+
+    async def wait_for_milestone(
+        self, session_id: str, path: RunPath, name: str, timeout: timedelta
+    ) -> AgentToolMilestone:
+        """Wait until a run reaches a milestone, or return it if it has (MS-11).
+
+        Raises:
+            MilestoneMissed: it did not in time, or ended or was given up without it.
+            NotFound: there is no such run.
+        """
+        deadline = time.monotonic() + timeout.total_seconds()
+        run = "/runs/".join(path)
+        pause = FIRST_LOOK_PAUSE.total_seconds()
+        while True:
+            info = await self.info(session_id, path)
+            inspection = await self.inspect(session_id, path)
+            for milestone in (inspection.milestones or ()) if inspection else ():
+                if milestone.name == name:
+                    return milestone
+            if info.status in END_STATUSES or (inspection is not None and inspection.status in END_STATUSES):
+                status = info.status if info.status in END_STATUSES or inspection is None else inspection.status
+                raise MilestoneMissed(f"run {run} is {status} and did not reach {name!r}")
+            if time.monotonic() >= deadline:
+                raise MilestoneMissed(f"run {run} did not reach {name!r} within {timeout.total_seconds():g} s")
+            await asyncio.sleep(min(pause, max(0.0, deadline - time.monotonic())))
+            pause = min(pause * 1.5, LONGEST_LOOK_PAUSE.total_seconds())
+
     async def cancel(self, session_id: str, path: RunPath, reason: str | None = None) -> None:
         """Cancel a run; without effect on one that has ended (CX-12).
 
@@ -160,6 +298,9 @@ class RunClient:
             Unavailable: no worker answered.
         """
         _, workflow_id = await self._find(session_id, path)
+        watched = CancelRunInput(run_id="/runs/".join(path), reason=reason)
+        if await self._requests.update(session_id, names.CANCEL_RUN, watched, bool):
+            return
         request = CancelRunInput(run_id=path[-1], reason=reason)
         for owner in await self._possible_owners(session_id, path):
             # Told by its owner, so that who awaits the run gets the reason as well.

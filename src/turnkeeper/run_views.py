@@ -18,8 +18,11 @@ from pydantic import TypeAdapter, ValidationError
 from turnkeeper.chunks import DataChunk, UIMessageChunk
 from turnkeeper.frames import (
     AgentToolEventFrame,
+    EntryFrame,
+    EventFrame,
     Frame,
     GapFrame,
+    MessageFrame,
     ResyncFrame,
     RunAborted,
     RunChunk,
@@ -77,10 +80,12 @@ def apply_frame(state: WatchState, frame: Frame) -> WatchState:
             return replace(told, seen={**state.seen, frame.source: seen.plus(frame.sequence)})
 
 
-def _with_event(state: WatchState, frame: AgentToolEventFrame | TurnEventFrame | GapFrame) -> WatchState:
+def _with_event(state: WatchState, frame: EntryFrame) -> WatchState:
     match frame:
         case GapFrame(lost=lost):
             return replace(state, lost=state.lost + lost)
+        case MessageFrame() | EventFrame():
+            return state
         case AgentToolEventFrame():
             run = _next_run(state.runs_by_id.get(frame.event.run_id), frame)
             return state if run is None else replace(state, runs_by_id={**state.runs_by_id, run.run_id: run})

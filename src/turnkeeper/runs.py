@@ -61,6 +61,29 @@ class AgentToolResult(WireModel):
     child_still_running: bool | None = None
 
 
+class AgentToolRunHandle(WireModel):
+    """What a detached dispatch gives at once (DD-01): the run is recorded and has started, or was refused."""
+
+    run_id: str
+    agent_type: str
+    status: RunStatus
+    """`running`; `error` for a run that was refused (CC-07); for a known run id how that run stands (DI-13)."""
+    error: str | None = None
+
+
+class DeliveryInfo(WireModel):
+    """How far the telling of a run's end has come (DV rows)."""
+
+    to: Literal["agent", "webhook"] = "agent"
+    slot: Literal["finish", "give_up"]
+    status: Literal["pending", "open", "delivered", "cancelled", "dead"]
+    """Not tried yet, tried without success and due again, done, cancelled with the conversation (DV-14), or, of a
+    webhook, given up."""
+    attempts: int = 0
+    error: str | None = None
+    """Why the last try failed."""
+
+
 class AgentToolFailure(WireModel):
     """What the parent's model gets as the tool result of a run that did not complete (RF-02)."""
 
@@ -112,6 +135,11 @@ class AgentToolRunInfo(WireModel):
     error: str | None = None
     reason: InterruptedReason | None = None
     child_still_running: bool | None = None
+    detached: bool | None = None
+    """True for a run that nobody awaits."""
+    notify_source: str | None = None
+    deliveries: tuple[DeliveryInfo, ...] | None = None
+    """Who of a detached run's end was told, once it has ended or was given up."""
 
 
 class AgentToolRunInspection(WireModel):

@@ -4,11 +4,12 @@ The connection to Temporal is not here: it is Temporal's own environment configu
 `TEMPORAL_NAMESPACE`, `TEMPORAL_API_KEY`, `TEMPORAL_TLS...`, `TEMPORAL_PROFILE`).
 """
 
+import base64
 from datetime import timedelta
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import Field, field_validator
+from pydantic import Field, SecretStr, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from turnkeeper.names import DEFAULT_TASK_QUEUE
@@ -17,7 +18,11 @@ from turnkeeper.names import DEFAULT_TASK_QUEUE
 class Settings(BaseSettings):
     """Settings, each from the environment variable `TURNKEEPER_<NAME>`."""
 
-    model_config = SettingsConfigDict(env_prefix="TURNKEEPER_", frozen=True)
+    model_config = SettingsConfigDict(
+        env_prefix="TURNKEEPER_",
+        frozen=True,
+        hide_input_in_errors=True,  # It may be a secret.
+    )
 
     agents: Annotated[tuple[str, ...], NoDecode] = ("examples.research_desk",)
     """The modules that hold the agent classes, separated by commas."""
@@ -31,6 +36,10 @@ class Settings(BaseSettings):
     """The live log: `redis://...` for several machines; by default a SQLite file in the data folder."""
     event_retention: Annotated[timedelta, Field(gt=timedelta())] = timedelta(days=3)
     """How long the live log keeps what streamed; transcripts and outcomes are in Temporal."""
+    webhook_secret: Annotated[tuple[SecretStr, ...], NoDecode] = ()
+    """What completion webhooks are signed with: `whsec_...`, several separated by spaces while one replaces another."""
+    webhook_private_addresses: bool = False
+    """Whether webhooks may be posted to addresses inside; for development only."""
     api_host: str = "127.0.0.1"
     """The address that the API listens on. It has no authentication yet, so anything but loopback is refused."""
     api_port: Annotated[int, Field(ge=1, le=65535)] = 8000
@@ -58,6 +67,24 @@ class Settings(BaseSettings):
     @classmethod
     def _split(cls, value: object) -> object:
         return tuple(name.strip() for name in value.split(",") if name.strip()) if isinstance(value, str) else value
+
+    @field_validator("webhook_secret", mode="before")
+    @classmethod
+    def _secrets(cls, value: object) -> object:
+        return tuple(SecretStr(secret) for secret in value.split()) if isinstance(value, str) else value
+
+    @field_validator("webhook_secret")
+    @classmethod
+    def _strong(cls, secrets: tuple[SecretStr, ...]) -> tuple[SecretStr, ...]:
+        for secret in secrets:
+            prefix, _, encoded = secret.get_secret_value().partition("_")
+            try:
+                key = base64.b64decode(encoded, validate=True) if prefix == "whsec" else b""
+            except ValueError:
+                key = b""
+            if len(key) < 24:
+                raise ValueError("a webhook secret is `whsec_` and the base64 of at least 24 random bytes")
+        return secrets
 
     @field_validator("api_host")
     @classmethod

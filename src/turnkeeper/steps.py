@@ -5,10 +5,12 @@ from typing import Annotated, Literal
 
 from pydantic import Field, JsonValue
 
+from turnkeeper.dispatches import AgentProfile, DetachedOptions, DispatchRunInput, ReattachWindows
+from turnkeeper.events import Event
 from turnkeeper.frames import RunEvent, TurnEvent
 from turnkeeper.messages import ToolPart, UIMessage
 from turnkeeper.runs import AgentToolMilestone, AgentToolResult, Display
-from turnkeeper.turns import AgentProfile, Report, TranscriptRef
+from turnkeeper.turns import Report, TranscriptRef
 from turnkeeper.wire import WireModel
 
 
@@ -21,6 +23,8 @@ class StepSource(WireModel):
     """The instance whose turn it is: a session's workflow id, or the run's own."""
     turn_id: str
     step: int = 0
+    silence_budget: timedelta | None = None
+    """How long the run may be silent before it is given up, so that its reports are passed on often enough (BU-03)."""
 
 
 class CallModelInput(WireModel):
@@ -51,6 +55,7 @@ class AgentToolDispatch(WireModel):
     input: JsonValue = None
     input_preview: JsonValue = None
     display: Display | None = None
+    detached: DetachedOptions | None = None
     checks_output: bool = False
     """Whether the tool declares an output type, which the parent's class checks (RF-08 to RF-10)."""
 
@@ -118,6 +123,8 @@ class CallHookInput(WireModel):
     """The same at every attempt of this call, and of no other call."""
     only_before: str | None = None
     """A workflow id: the hook is not called when that workflow exists already."""
+    is_callback: bool = False
+    """Whether it is a method of the author's own, named at a dispatch, instead of a hook."""
     arguments: tuple[JsonValue, ...] = ()
     transcript: tuple[TranscriptRef, ...] = ()
     """The conversation, for the hooks that look back on one."""
@@ -162,6 +169,9 @@ class PublishInput(WireModel):
     occasion: str = ""
     """Tells this beginning and end apart from others of the same run: a refused one may be dispatched again (DI-15)."""
     turn: TurnEvent | None = None
+    message: UIMessage | None = None
+    """What was said outside a turn."""
+    events: tuple[Event, ...] = ()
 
 
 class AttachRunInput(WireModel):
@@ -171,6 +181,26 @@ class AttachRunInput(WireModel):
     run_id: str
     agent_type: str
     input_digest: str
+    windows: ReattachWindows | None = None
+
+
+class InspectRunsInput(WireModel):
+    """Asks whether runs have ended without anybody's knowing."""
+
+    workflow_ids: tuple[str, ...]
+
+
+class InspectRunsResult(WireModel):
+    """How each run ended, in the order asked; None for one that goes on, or of which nothing is known yet (IC-01)."""
+
+    results: tuple[AgentToolResult | None, ...]
+
+
+class DispatchDetachedInput(WireModel):
+    """Asks a session to start a detached run for one of its turns or runs."""
+
+    session_id: str
+    request: DispatchRunInput
 
 
 class AttachRunResult(WireModel):

@@ -21,6 +21,7 @@ from turnkeeper.runs import Display
 
 if TYPE_CHECKING:
     from turnkeeper.agents import Agent
+    from turnkeeper.detached import Detached
 
 MethodT = TypeVar("MethodT", bound=Callable[..., Any])
 
@@ -111,6 +112,8 @@ class AgentTool:
     display: Display | None
     name: str = ""
     """The tool's name: given, or the attribute that it is assigned to."""
+    detached: "Detached | bool" = False
+    """How its runs are watched that nobody awaits, or False."""
 
     @property
     def agent_type(self) -> str:
@@ -181,6 +184,7 @@ def agent_tool(
     name: str | None = None,
     display_name: str | None = None,
     icon: str | None = None,
+    detached: "Detached | bool" = False,
 ) -> AgentTool:
     """Offer another agent to this agent's model as a tool.
 
@@ -193,6 +197,8 @@ def agent_tool(
         name: the tool's name; the attribute's by default.
         display_name: how user interfaces call the runs.
         icon: how user interfaces depict them.
+        detached: let the model go on without the run's result; it gets the run's id, and the end is told as
+            `Detached` says. `on_finish` is then a method's name.
     """
     return AgentTool(
         agent=agent,
@@ -201,6 +207,7 @@ def agent_tool(
         output_type=None if output is None else TypeAdapter(output),
         display=Display(name=display_name, icon=icon) if display_name or icon else None,
         name=name or "",
+        detached=detached,
     )
 
 

@@ -1,11 +1,13 @@
 """What crosses a workflow's edge: inputs, results, and the states that continue-as-new carries."""
 
+from datetime import timedelta
 from typing import Annotated, Literal
 
 from pydantic import AwareDatetime, Field, JsonValue
 
+from turnkeeper.dispatches import AgentProfile, RunRecord, RunReported
 from turnkeeper.messages import UIMessage
-from turnkeeper.runs import AgentToolMilestone, AgentToolProgress, AgentToolResult, AgentToolRunInfo, Display
+from turnkeeper.runs import AgentToolMilestone, AgentToolProgress, Display
 from turnkeeper.wire import Name, WireModel
 
 TurnStatus = Literal["queued", "running", "completed", "error", "aborted"]
@@ -17,6 +19,9 @@ MAX_MESSAGE_BYTES = 256 * 1024
 MAX_INPUT_BYTES = 1024 * 1024
 """The largest input of an agent-tool run, as JSON."""
 
+MAX_STATE_BYTES = 256 * 1024
+"""The largest state that an instance keeps, as JSON."""
+
 MAX_OPEN_RUNS = 500
 """How many runs one turn, run or session may have open, whatever its agent's cap; Temporal allows 2,000 children."""
 
@@ -25,23 +30,6 @@ MAX_CALLS = 200
 
 MAX_DEPTH = 5
 """How many runs may be nested inside each other (field case 24)."""
-
-
-class AgentProfile(WireModel):
-    """What a workflow must know of an agent class; fixed when a turn or run starts.
-
-    Workflows never see the class. Whoever submits a turn or dispatches a run knows it and sends this along.
-    """
-
-    agent_type: str
-    task_queue: str | None = None
-    """Where the agent's activities run, if not on the workflows' own task queue."""
-    model: str | None = None
-    """For summaries in the Temporal UI; the model that is called is the class's business."""
-    max_steps: Annotated[int, Field(ge=1)] = 20
-    max_concurrent_agent_tools: Annotated[int, Field(ge=0)] | None = None
-    hooks: tuple[str, ...] = ()
-    """The hooks that the class overrides; the others cost nothing."""
 
 
 class TranscriptRef(WireModel):
@@ -100,6 +88,29 @@ class CancelTurnInput(WireModel):
     reason: str | None = None
 
 
+class ClearMessagesInput(WireModel):
+    """Asks to begin the conversation anew."""
+
+    request_id: str
+    """The sender's: the same id again is the same request, and clears nothing that came after."""
+
+
+class SetStateInput(WireModel):
+    """Replaces an instance's state."""
+
+    request_id: str
+    """The sender's: the same id again is the same request."""
+    value: JsonValue = None
+
+
+class InstanceState(WireModel):
+    """What an instance remembers beside its conversation."""
+
+    value: JsonValue = None
+    is_set: bool = False
+    """Whether it was ever set; until then its agent's `initial_state` counts."""
+
+
 class SessionSnapshot(WireModel):
     """How an instance stands."""
 
@@ -124,17 +135,24 @@ class QueuedTurn(WireModel):
 
 
 class QueuedDelivery(WireModel):
-    """The end of a run that the session watched, on its way to `on_agent_tool_finish`."""
+    """The end of a run that the session watched, on its way to the agent's hook and callback."""
 
     kind: Literal["delivery"] = "delivery"
-    result: AgentToolResult
-    profile: AgentProfile
-    """The agent whose hook is called."""
-    is_silent: bool = False
-    """Whether the run could not tell the live log of its end itself."""
+    path: str
+    """The run's path below the session."""
+    slot: Literal["finish", "give_up"]
 
 
-QueuedWork = Annotated[QueuedTurn | QueuedDelivery, Field(discriminator="kind")]
+class QueuedNotice(WireModel):
+    """A milestone of a run that the session watched, on its way into the conversation."""
+
+    kind: Literal["notice"] = "notice"
+    path: str
+    milestone: str
+    data: JsonValue = None
+
+
+QueuedWork = Annotated[QueuedTurn | QueuedDelivery | QueuedNotice, Field(discriminator="kind")]
 
 
 class TurnRecord(WireModel):
@@ -145,16 +163,6 @@ class TurnRecord(WireModel):
     """A fingerprint of the message."""
 
 
-class RunRecord(WireModel):
-    """A registry row with what only its workflow needs."""
-
-    info: AgentToolRunInfo
-    input_digest: str
-    result: AgentToolResult | None = None
-    refused: bool = False
-    """Whether it never started; a refused run id may be dispatched again (DI-15)."""
-
-
 class SessionInput(WireModel):
     """Starts, or continues, an instance's session."""
 
@@ -163,10 +171,17 @@ class SessionInput(WireModel):
     turns_submitted: int = 0
     messages: tuple[UIMessage, ...] = ()
     queue: tuple[QueuedWork, ...] = ()
-    reports: "tuple[RunReported, ...]" = ()
+    reports: tuple[RunReported, ...] = ()
     """On their way to `on_progress`."""
+    revision: int = 0
+    """How often the messages were cleared."""
+    state: InstanceState = InstanceState()
+    seen_requests: tuple[str, ...] = ()
+    """The ids of the latest requests that must not be carried out twice."""
     turns: tuple[TurnRecord, ...] = ()
     runs: tuple[RunRecord, ...] = ()
+    reconcile_at: AwareDatetime | None = None
+    """When the runs that go on are looked up next."""
 
 
 class TurnInput(WireModel):
@@ -211,13 +226,6 @@ class ReportInput(WireModel):
     reports: tuple[Report, ...]
 
 
-class RunReported(WireModel):
-    """A run's report to the workflow that dispatched it, for the agent's `on_progress`."""
-
-    run_id: str
-    progress: AgentToolProgress
-
-
 class ReportState(WireModel):
     """What a run remembers of its reports."""
 
@@ -243,6 +251,8 @@ class RunInput(WireModel):
     display: Display | None = None
     forwards_progress: bool = False
     """Whether the dispatcher's agent wants to hear of the run's reports."""
+    silence_budget: timedelta | None = None
+    """How long it may be silent before it is given up; None if it may be for ever."""
     reports_to: str | None = None
     """The session to signal at the end; None when the dispatcher awaits the run as its child."""
     state: "LoopState | None" = None
@@ -260,44 +270,5 @@ class LoopState(WireModel):
     started_at: AwareDatetime
 
 
-class DispatchRunInput(WireModel):
-    """Asks a turn, run or session to start an agent-tool run."""
-
-    run_id: Name
-    profile: AgentProfile
-    """The agent that is to run."""
-    input: JsonValue = None
-    input_preview: JsonValue = None
-    parent_tool_call_id: str | None = None
-    display_order: int = 0
-    display: Display | None = None
-
-
-class DispatchRunResult(WireModel):
-    """Says that a run was dispatched, or why not."""
-
-    run_id: str
-    workflow_id: str
-    result: AgentToolResult | None = None
-    """How it ended, when it already has: refused, or dispatched before (DI-05)."""
-    refused: bool = False
-    """Whether it was not admitted and never started."""
-
-
-class CancelRunInput(WireModel):
-    """Which run to cancel, and why."""
-
-    run_id: str
-    reason: str | None = None
-
-
-class RunFinished(WireModel):
-    """A run's last word to the session that watches it."""
-
-    result: AgentToolResult
-    at: AwareDatetime
-
-
 TurnInput.model_rebuild()
 RunInput.model_rebuild()
-SessionInput.model_rebuild()

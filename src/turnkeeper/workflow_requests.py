@@ -23,10 +23,11 @@ from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError, RPCStatusCode
 
 from turnkeeper import names
+from turnkeeper.dispatches import AgentProfile
 from turnkeeper.errors import REQUEST_ERRORS, InvalidRequest, NotFound, RollingOver, Unavailable
 from turnkeeper.messages import UIMessage, merge_steps
 from turnkeeper.search_attributes import instance_attributes
-from turnkeeper.turns import AgentProfile, MessagesInput, MessagesPage, SessionInput, SessionSnapshot
+from turnkeeper.turns import MessagesInput, MessagesPage, SessionInput, SessionSnapshot
 
 ResultT = TypeVar("ResultT")
 
@@ -242,12 +243,15 @@ class WorkflowRequests:
             Unavailable: no worker answered.
         """
         messages: list[UIMessage] = []
-        total = 1
+        total, revision = 1, None
         while len(messages) < total:
             request = MessagesInput(after=len(messages))
             page: MessagesPage = await self.query(workflow_id, names.MESSAGES, MessagesPage, request)
+            if revision is not None and page.revision != revision:
+                messages, total, revision = [], 1, None  # Cleared meanwhile: from the beginning.
+                continue
             messages.extend(page.messages)
-            total = page.total if page.messages else 0
+            total, revision = page.total if page.messages else 0, page.revision
         return merge_steps(messages)
 
     async def cancel(self, workflow_id: str, reason: str) -> None:

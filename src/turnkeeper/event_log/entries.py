@@ -9,7 +9,7 @@ from pydantic import AwareDatetime, JsonValue
 from turnkeeper.names import root_instance
 from turnkeeper.wire import WireModel
 
-EntryKind = Literal["turn", "run", "chunk", "progress", "milestone", "gap"]
+EntryKind = Literal["turn", "run", "chunk", "progress", "milestone", "message", "event", "gap"]
 """What an entry tells of: the course of a turn or run, a `UIMessageChunk`, a report, or entries that were lost."""
 
 PAGE = 500

@@ -6,9 +6,13 @@ from typing import Any, Literal
 from pydantic import TypeAdapter
 
 from turnkeeper.event_log.entries import Entry, EventLog
+from turnkeeper.events import Event
 from turnkeeper.frames import (
     AgentToolEventFrame,
+    EntryFrame,
+    EventFrame,
     GapFrame,
+    MessageFrame,
     RunChunk,
     RunEvent,
     RunStarted,
@@ -16,6 +20,7 @@ from turnkeeper.frames import (
     TurnEvent,
     TurnEventFrame,
 )
+from turnkeeper.messages import UIMessage
 from turnkeeper.names import run_path_of
 
 _RUN_EVENT: TypeAdapter[RunEvent] = TypeAdapter(RunEvent)
@@ -33,7 +38,7 @@ class Framing:
         self._log = log
         self._parents: dict[str, str | None] = {}
 
-    async def frame(self, entry: Entry, *, is_replay: bool) -> AgentToolEventFrame | TurnEventFrame | GapFrame:
+    async def frame(self, entry: Entry, *, is_replay: bool) -> EntryFrame:
         """Return an entry as a frame."""
         place: dict[str, Any] = {
             "source": entry.source,
@@ -45,6 +50,10 @@ class Framing:
         }
         if entry.kind == "gap":
             return GapFrame(**place, lost=int(str(entry.body["lost"])))
+        if entry.kind == "message":
+            return MessageFrame(**place, message=UIMessage.model_validate(entry.body))
+        if entry.kind == "event":
+            return EventFrame(**place, event=Event.model_validate(entry.body))
         run_path = run_path_of(entry.source)
         if run_path is None:
             return TurnEventFrame(**place, event=_turn_event(entry))

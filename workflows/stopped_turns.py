@@ -1,0 +1,30 @@
+"""Saves what a turn had written when it failed or was stopped."""
+
+from temporalio import workflow
+from temporalio.exceptions import ActivityError, is_cancelled_exception
+
+from activities.run_watch import RunWatchActivities
+from turnkeeper import names
+from turnkeeper.messages import close_open_calls
+from turnkeeper.outcomes import failure_text
+from turnkeeper.turns import TurnResult
+from workflows import options
+
+
+async def read_stopped_turn(session_id: str, turn_id: str) -> TurnResult:
+    """Return what a turn had written when it failed or was stopped, with its open calls closed."""
+    try:
+        result = await workflow.execute_activity_method(
+            RunWatchActivities.read_stopped_turn,
+            names.turn_workflow_id(session_id, turn_id),
+            **options.transcript_read(turn_id),
+        )
+    except ActivityError as error:
+        if is_cancelled_exception(error):
+            raise
+        workflow.logger.error("turn %s left nothing that can be read: %s", turn_id, failure_text(error))
+        return TurnResult(message=None)
+    if result.message is None:
+        return result
+    closed = close_open_calls(result.message, "The call was stopped: the turn ended.")
+    return result.model_copy(update={"message": closed})
