@@ -8,7 +8,15 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, Response
 from starlette.exceptions import HTTPException
 
-from turnkeeper.errors import Conflict, InvalidRequest, NotFound, TooLarge, TurnkeeperError, Unavailable
+from turnkeeper.errors import (
+    Conflict,
+    InvalidRequest,
+    MilestoneMissed,
+    NotFound,
+    TooLarge,
+    TurnkeeperError,
+    Unavailable,
+)
 
 NOT_FOUND = "There is no such thing here, or it is not yours."
 """The same text for both, so that nobody learns which ids exist (field case 32)."""
@@ -17,6 +25,7 @@ _STATUSES: dict[type[TurnkeeperError], int] = {
     InvalidRequest: 422,
     NotFound: 404,
     Conflict: 409,
+    MilestoneMissed: 409,
     TooLarge: 413,
     Unavailable: 503,
 }

@@ -45,6 +45,23 @@ class Cancel(RequestModel):
     reason: Annotated[str, StringConstraints(strip_whitespace=True, max_length=1_000)] | None = None
 
 
+class DetachedRun(RequestModel):
+    """How a run that nobody awaits is watched, and who is told of its end."""
+
+    on_finish: str | None = None
+    """The name of a method of the instance's agent."""
+    max_budget_seconds: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
+    no_progress_budget_seconds: Annotated[float, Field(ge=0)] | None = None
+    """0 for no such budget."""
+    notify: bool | Name = False
+    """Whether the end becomes a message to the instance, on which its model takes a turn; a text is its source."""
+    on_milestones: Annotated[tuple[str, ...], Field(max_length=100)] = ()
+    """Milestones of which the conversation hears."""
+    milestone_mode: Literal["narrate", "react"] = "narrate"
+    webhook: Annotated[str, Field(max_length=2_048)] | None = None
+    """An http(s) URL to which the end is posted, signed."""
+
+
 class DispatchRun(RequestModel):
     """An agent-tool run to start."""
 
@@ -57,6 +74,20 @@ class DispatchRun(RequestModel):
     parent_tool_call_id: str | None = None
     display_order: int = 0
     display: Display | None = None
+    detached: bool | DetachedRun = False
+    """Whether the instance watches it as its own background run; its agent's defaults for `true`."""
+
+
+class Cleared(WireModel):
+    """How many runs were removed."""
+
+    cleared: int
+
+
+class MilestoneView(AgentToolMilestone):
+    """A milestone of a run."""
+
+    run_id: str
 
 
 class TurnView(WireModel):

@@ -1,5 +1,6 @@
 """Agent-tool runs of an instance, at any depth."""
 
+from datetime import timedelta
 from typing import Annotated
 from uuid import uuid4
 
@@ -7,13 +8,14 @@ from fastapi import APIRouter, Query, Response
 
 from api.dependencies import Instance, InstanceDependency, RunPathDependency
 from api.errors import OverLimit
-from api.schemas import Cancel, DispatchRun, RunView
+from api.schemas import Cancel, Cleared, DispatchRun, MilestoneView, RunView
 from turnkeeper import names
+from turnkeeper.detached import Detached, Milestones, options_of
+from turnkeeper.dispatches import AgentProfile, DetachedOptions, DispatchRunInput
 from turnkeeper.errors import InvalidRequest, NotFound
 from turnkeeper.messages import UIMessage
 from turnkeeper.run_client import RunPath
-from turnkeeper.runs import END_STATUSES, AgentToolResult, AgentToolRunInfo
-from turnkeeper.turns import AgentProfile, DispatchRunInput
+from turnkeeper.runs import END_STATUSES, AgentToolResult, AgentToolRunInfo, RunStatus
 
 router = APIRouter(prefix="/agents/{agent}/{name}/runs", tags=["runs"])
 
@@ -37,6 +39,7 @@ async def dispatch_run(
         parent_tool_call_id=body.parent_tool_call_id,
         display_order=body.display_order,
         display=body.display,
+        detached=_detached(instance, body),
     )
     own_profile = instance.client.registry.profile(instance.agent)
     dispatched = await instance.client.runs.dispatch(instance.session_id, own_profile, request)
@@ -56,6 +59,29 @@ async def list_runs(instance: InstanceDependency) -> list[RunView]:
     """Return the registry of the instance, oldest run first."""
     rows = await instance.client.runs.registered(instance.session_id)
     return [_view(instance, (row.run_id,), row) for row in rows]
+
+
+@router.delete("")
+async def clear_runs(
+    instance: InstanceDependency,
+    status: Annotated[tuple[RunStatus, ...], Query(description="Only runs that stand so.")] = (),
+    older_than: Annotated[float | None, Query(ge=0, description="Only runs that started so many seconds ago.")] = None,
+) -> Cleared:
+    """Remove runs from the instance's registry; those that go on are cancelled first (CL-02 to CL-06)."""
+    age = None if older_than is None else timedelta(seconds=older_than)
+    return Cleared(cleared=await instance.client.runs.clear(instance.session_id, (), status, age))
+
+
+@router.get("/{run_path:path}/milestones/{milestone}", responses={409: {"description": "It will not be reached."}})
+async def wait_for_milestone(
+    instance: InstanceDependency,
+    path: RunPathDependency,
+    milestone: str,
+    wait: Annotated[float, Query(ge=0, le=60, description="Seconds to wait for it.")] = 0.0,
+) -> MilestoneView:
+    """Return a milestone of a run, having waited until it is reached (MS-11)."""
+    found = await instance.client.runs.wait_for_milestone(instance.session_id, path, milestone, timedelta(seconds=wait))
+    return MilestoneView(run_id="/runs/".join(path), **dict(found))
 
 
 @router.get("/{run_path:path}/messages")
@@ -100,6 +126,27 @@ async def get_run(instance: InstanceDependency, path: RunPathDependency) -> RunV
             "completed_at": inspection.completed_at,
         }
     return view.model_copy(update=update)
+
+
+def _detached(instance: Instance, body: DispatchRun) -> DetachedOptions | None:
+    if body.detached is False:
+        return None
+    agent = instance.client.registry.get(instance.agent)
+    if body.detached is True:
+        return options_of(agent, True)
+    asked = body.detached
+    budget = asked.max_budget_seconds
+    return options_of(
+        agent,
+        Detached(
+            on_finish=asked.on_finish,
+            max_budget=None if budget is None else timedelta(seconds=budget),
+            no_progress_budget=asked.no_progress_budget_seconds,
+            notify=asked.notify,
+            on_milestones=Milestones(names=asked.on_milestones, mode=asked.milestone_mode),
+            webhook=asked.webhook,
+        ),
+    )
 
 
 def _profile(instance: Instance, agent_type: str) -> AgentProfile:

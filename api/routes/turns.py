@@ -4,6 +4,7 @@ from typing import Annotated
 from uuid import uuid4
 
 from fastapi import APIRouter, Query, Response
+from pydantic import JsonValue
 
 from api.dependencies import IdempotencyKey, Instance, InstanceDependency, PathName
 from api.schemas import Cancel, InstanceView, SubmitTurn, TurnView, UserMessage
@@ -82,6 +83,18 @@ async def cancel_turn(instance: InstanceDependency, turn_id: PathName, body: Can
 async def list_messages(instance: InstanceDependency) -> list[UIMessage]:
     """Return the transcript; a turn that is going on adds its message when it ends."""
     return await instance.client.messages(instance.agent, instance.name)
+
+
+@router.delete("/messages", status_code=204)
+async def clear_messages(instance: InstanceDependency) -> None:
+    """Begin the conversation anew; turns are aborted, runs go on, and what waits to be told is cancelled (DV-14)."""
+    await instance.client.clear_messages(instance.agent, instance.name)
+
+
+@router.get("/state")
+async def get_state(instance: InstanceDependency) -> JsonValue:
+    """Return what the instance remembers beside its conversation; its agent sets it."""
+    return await instance.client.state(instance.agent, instance.name)
 
 
 def _message_of(body: SubmitTurn, submission_id: str) -> UIMessage:
