@@ -5,21 +5,36 @@ What they know is what the Python distributions installed on this machine say of
 
 import asyncio
 import os
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import Annotated
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, JsonValue
 
-from examples.research_desk.distributions import installed_distributions, record_rows
-from examples.research_desk.record_database import DEFAULT_DATABASE, ImportCounts, database_path, replace_records
+from examples.research_desk.distributions import RecordRow, installed_distributions, record_rows
+from examples.research_desk.record_database import (
+    COLUMNS,
+    DEFAULT_DATABASE,
+    ImportCounts,
+    database_path,
+    prepare_database,
+    replace_records,
+)
 from examples.research_desk.searches import Candidate, Passage, find_distributions, find_passages
 from turnkeeper.agents import Agent
+from turnkeeper.detached import Detached
 from turnkeeper.errors import TurnkeeperError
-from turnkeeper.runs import Display, failure_of
+from turnkeeper.runs import AgentToolRunInfo, Display, failure_of
 from turnkeeper.tools import agent_tool, tool
 
 MODEL = os.environ.get("TURNKEEPER_MODEL", "offline/rules")
 """The model of every agent here, as litellm names it."""
+
+BACKGROUND = "research-desk-background"
+"""`metadata.source` of the messages about background work, by which a user interface tells them from a person's."""
+
+YIELD_SECONDS = 0.05
+"""Between two distributions of an import, which leaves the disk and the processor to whoever waits for an answer."""
 
 Query = Annotated[str, Field(min_length=3)]
 
@@ -99,8 +114,12 @@ class Planner(Agent):
         return await asyncio.to_thread(lambda: find_distributions(goal, installed_distributions()))
 
 
+def _checked(files: Sequence[RecordRow]) -> list[tuple[RecordRow, bool | None]]:
+    return [(row, row.is_intact()) for row in files]
+
+
 class Importer(Agent):
-    """Loads the file lists of the installed distributions into a database."""
+    """Loads the file lists of the installed distributions into a database, and checks each file."""
 
     model = MODEL
     instructions = "You load RECORD rows into the database that you are asked for, and report the counts."
@@ -109,16 +128,30 @@ class Importer(Agent):
     async def load_records(self, database: str = DEFAULT_DATABASE) -> ImportCounts:
         """Load the RECORD rows of all installed distributions into a SQLite file, replacing what it held.
 
+        Every file is read and compared with its hash in RECORD, so this takes a while.
+
         Args:
             database: a plain file name.
         """
         path = database_path(database)
-        await self.report_progress(0.1, "Reading the file lists", "reading")
-        rows = await asyncio.to_thread(lambda: list(record_rows()))
-        await self.report_progress(0.5, f"Writing {len(rows):,} rows", "writing")
-        counts = await asyncio.to_thread(replace_records, path, rows)
+        await asyncio.to_thread(prepare_database, path)
+        await self.report_progress(milestone="schema-ready", data={"table": "records", "columns": [*COLUMNS]})
+        rows = await asyncio.to_thread(record_rows)
+        checked: list[tuple[RecordRow, bool | None]] = []
+        for done, (distribution, files) in enumerate(rows.items()):
+            if done % 10 == 0:
+                await self.report_progress(0.95 * done / len(rows), f"Checking {distribution} and others", "checking")
+            checked += await asyncio.to_thread(_checked, files)
+            await asyncio.sleep(YIELD_SECONDS)
+        await self.report_progress(0.95, f"Writing {len(checked):,} rows", "writing")
+        counts = await asyncio.to_thread(replace_records, path, checked)
         await self.report_progress(milestone="rows-written", data=counts.model_dump())
         return counts
+
+
+def _in_the_background(milestone: str) -> Detached:
+    """Return how background work is watched: a milestone is told, and the end is a message that the model reads."""
+    return Detached(notify=BACKGROUND, on_milestones=[milestone], max_budget=timedelta(minutes=5))
 
 
 class Assistant(Agent):
@@ -127,7 +160,8 @@ class Assistant(Agent):
     model = MODEL
     instructions = (
         "You help with questions about the Python distributions installed on this machine. Have the Researcher, the "
-        "Planner and the Importer do the work, and pass on what they report; say plainly when one of them failed."
+        "Planner and the Importer do the work, and pass on what they report; say plainly when one of them failed. What "
+        "is done in the background you only start: a message tells you of its end."
     )
     max_concurrent_agent_tools = 4
 
@@ -145,9 +179,17 @@ class Assistant(Agent):
     )
     import_records = agent_tool(
         Importer,
-        description="Have an Importer load the RECORD rows of all installed distributions into a SQLite file.",
+        description="In the background, have an Importer load the RECORD rows of all distributions into a SQLite file.",
         input=ImportRequest,
         display_name="Importer",
+        detached=_in_the_background("schema-ready"),
+    )
+    research_background = agent_tool(
+        Researcher,
+        description="Have a Researcher answer one question in the background.",
+        input=Topic,
+        display_name="Researcher",
+        detached=_in_the_background("sources-gathered"),
     )
 
     # It only waits for two runs, however long they take, and an attempt after a crash meets the same two runs again.
@@ -160,6 +202,14 @@ class Assistant(Agent):
             right: the other topic.
         """
         return list(await asyncio.gather(self._look_into(left, 0), self._look_into(right, 1)))
+
+    async def format_detached_milestone(self, run: AgentToolRunInfo, milestone: str, data: JsonValue) -> str:
+        """Say what background work has come to."""
+        if milestone == "schema-ready" and isinstance(data, dict):
+            return (
+                f"The {run.agent_type} has the table `{data.get('table')}` ready, and checks and loads the files now."
+            )
+        return f"The {run.agent_type} has reached {milestone}."
 
     async def _look_into(self, topic: str, display_order: int) -> Finding:
         try:

@@ -1,5 +1,6 @@
 """The offline model's answers: extracts from what the tools gave, under plain headings."""
 
+import re
 from collections.abc import Callable, Sequence
 
 from pydantic import TypeAdapter, ValidationError
@@ -10,7 +11,7 @@ from examples.research_desk.prose import sentences
 from examples.research_desk.ranking import terms_of
 from examples.research_desk.record_database import DEFAULT_DATABASE, FOLDER, ImportCounts
 from examples.research_desk.searches import Candidate, Passage
-from turnkeeper.runs import AgentToolFailure
+from turnkeeper.runs import AgentToolFailure, AgentToolRunHandle
 
 MARK = "[offline model]"
 """What every text of the offline model begins with."""
@@ -22,7 +23,15 @@ _PASSAGES = TypeAdapter(list[Passage])
 _CANDIDATES = TypeAdapter(list[Candidate])
 _FINDINGS = TypeAdapter(list[Finding])
 
-_REPORTERS = {"research": "The Researcher", "plan": "The Planner", "import_records": "The Importer"}
+_REPORTERS = {
+    "research": "The Researcher",
+    "research_background": "The Researcher",
+    "plan": "The Planner",
+    "import_records": "The Importer",
+}
+
+_NOTICE = re.compile(r'Background task "(\w+)" \(run ([^)]+)\) (.+)', re.DOTALL)
+"""What the framework's message about the end of background work looks like."""
 
 
 class _NotAReport(ValueError):
@@ -32,6 +41,17 @@ class _NotAReport(ValueError):
 def answer(outcomes: Sequence[ToolOutcome]) -> str:
     """Return an answer from tool results; what failed is said."""
     return f"{MARK} " + "\n\n".join(_section(outcome) for outcome in outcomes)
+
+
+def answer_to_notice(prompt: str) -> str | None:
+    """Return what to say when background work has ended, or None if that is not what a prompt tells."""
+    notice = _NOTICE.fullmatch(prompt)
+    if notice is None:
+        return None
+    agent, run_id, told = notice.groups()
+    ending, _, report = told.partition("\n\n")
+    said = f"{MARK} Your background work, run {run_id}, {ending.rstrip(':.')}."
+    return f"{said} The {agent} reports: {_unmarked(report)}" if report else said
 
 
 def _section(outcome: ToolOutcome) -> str:
@@ -81,7 +101,10 @@ def _write_plan(outcome: ToolOutcome) -> str:
 def _write_counts(outcome: ToolOutcome) -> str:
     counts = ImportCounts.model_validate_json(outcome.text)
     database = FOLDER / str(outcome.arguments.get("database", DEFAULT_DATABASE))
-    return f"{database} now holds the {counts.rows:,} RECORD rows of {counts.distributions:,} distributions."
+    return (
+        f"{database} now holds the {counts.rows:,} RECORD rows of {counts.distributions:,} distributions; "
+        f"{counts.changed:,} of the files are missing or not what was installed."
+    )
 
 
 def _write_comparison(outcome: ToolOutcome) -> str:
@@ -97,6 +120,13 @@ def _finding_text(finding: Finding) -> str:
     if finding.error is not None:
         return f"The Researcher failed: {finding.error}"
     return _unmarked(finding.summary or "") or "The Researcher ended without saying anything."
+
+
+def _write_dispatch(outcome: ToolOutcome) -> str:
+    handle = AgentToolRunHandle.model_validate_json(outcome.text)
+    if handle.status == "error":
+        raise _NotAReport
+    return f"The {handle.agent_type} is at work in the background, as run {handle.run_id}. Ask me more meanwhile."
 
 
 def _write_report(outcome: ToolOutcome) -> str:
@@ -123,5 +153,7 @@ _WRITERS: dict[str, Callable[[ToolOutcome], str]] = {
     "search": _write_passages,
     "inspect_distributions": _write_plan,
     "load_records": _write_counts,
+    "import_records": _write_dispatch,
+    "research_background": _write_dispatch,
     "compare": _write_comparison,
 }

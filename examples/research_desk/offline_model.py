@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from examples.research_desk.conversation import read_last_turn, tool_names
-from examples.research_desk.offline_answers import MARK, answer
+from examples.research_desk.offline_answers import MARK, answer, answer_to_notice
 from examples.research_desk.offline_rules import call_for, understood
 from turnkeeper.models import CustomModelReply
 
@@ -19,6 +19,9 @@ class OfflineModel:
         turn = read_last_turn(messages)
         if turn.outcomes:
             return CustomModelReply(text=answer(turn.outcomes))
+        told = answer_to_notice(turn.prompt)
+        if told is not None:
+            return CustomModelReply(text=told)
         offered = tool_names(tools)
         call = call_for(turn.prompt, offered)
         return CustomModelReply(tool_calls=(call,)) if call else CustomModelReply(text=_what_is_understood(offered))

@@ -11,6 +11,7 @@ from turnkeeper.models import CustomModelToolCall
 Arguments = dict[str, JsonValue]
 
 _COMPARE = re.compile(r"(?:please\s+)?compare\s+(.+?)\s+(?:and|with|vs\.?|versus)\s+(.+)", re.IGNORECASE | re.DOTALL)
+_BACKGROUND = re.compile(r"(?:please\s+)?research\s+(.+?)\s+in\s+the\s+background", re.IGNORECASE | re.DOTALL)
 _RESEARCH = re.compile(r"(?:please\s+)?research\s+(.+)", re.IGNORECASE | re.DOTALL)
 _PLAN = re.compile(r"(?:please\s+)?plan\s+(.+)", re.IGNORECASE | re.DOTALL)
 _IMPORT = re.compile(r"(?:please\s+)?import\b.*", re.IGNORECASE | re.DOTALL)
@@ -75,6 +76,7 @@ def _input_of(prompt: str) -> Arguments:
 
 _RULES: dict[str, Callable[[str], Arguments | None]] = {
     "compare": _matching(_COMPARE, "left", "right"),
+    "research_background": _matching(_BACKGROUND, "query"),
     "research": _matching(_RESEARCH, "query"),
     "plan": _matching(_PLAN, "goal"),
     "import_records": _import_arguments,
@@ -85,6 +87,7 @@ _RULES: dict[str, Callable[[str], Arguments | None]] = {
 
 _PHRASES = {
     "research": "Research <topic>",
+    "research_background": "Research <topic> in the background",
     "compare": "Compare <one topic> and <another>",
     "plan": "Plan <goal>",
     "import_records": "Import the records into <name>.db",
