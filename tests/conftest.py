@@ -10,7 +10,9 @@ from desk import Desk, read_patience
 from desk_agents import AGENTS
 from desk_script import start_afresh
 from model_server import ModelServer
+from pydantic import SecretStr
 from temporalio.client import Client
+from webhook_receiver import WEBHOOK_SECRET, Receiver, webhook_receiver
 
 import worker
 from activities.model_calls import ModelClient
@@ -34,7 +36,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 @pytest.fixture(scope="session")
 def settings(tmp_path_factory: pytest.TempPathFactory) -> Settings:
     """The settings of this test run; `TURNKEEPER_WORKFLOW_CACHE=0` has workflows replayed at every task."""
-    return Settings(data_dir=tmp_path_factory.mktemp("data"))
+    return Settings(
+        data_dir=tmp_path_factory.mktemp("data"),
+        webhook_secret=(SecretStr(WEBHOOK_SECRET),),
+        webhook_private_addresses=True,
+    )
 
 
 @pytest.fixture(scope="session")
@@ -97,6 +103,13 @@ async def running_worker(
         for part in worker.build_workers(temporal, registry, models, event_writer, settings):
             await stack.enter_async_context(part)
         yield
+
+
+@pytest.fixture
+async def receiver() -> AsyncIterator[Receiver]:
+    """A receiver of webhooks."""
+    async with webhook_receiver() as listening:
+        yield listening
 
 
 @pytest.fixture

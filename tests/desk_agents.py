@@ -5,12 +5,16 @@ from collections.abc import AsyncIterator
 from datetime import timedelta
 from typing import Any
 
+from keeping_agents import KEEPING_AGENTS
 from pydantic import BaseModel, JsonValue
 
-from turnkeeper.agents import Agent, AgentToolInputRequest, ChatAgent
+from turnkeeper.agents import Agent, ChatAgent
 from turnkeeper.chunks import StartStep, TextDelta, TextEnd, TextStart, UIMessageChunk
+from turnkeeper.detached import Detached
+from turnkeeper.errors import MilestoneMissed
 from turnkeeper.messages import UIMessage, user_message
 from turnkeeper.runs import AgentToolProgress, AgentToolResult, AgentToolRunInfo
+from turnkeeper.runtime import AgentToolInputRequest
 from turnkeeper.tools import agent_tool, tool
 
 MODEL = "openai/test"
@@ -271,6 +275,59 @@ class Watching(Agent):
             raise RuntimeError("the progress hook stumbles")
 
 
+class Dispatching(Agent):
+    """Has work done in the background."""
+
+    model = MODEL
+    background = agent_tool(Clerk, description="Have it done.", input=Topic, detached=Detached(on_finish="on_done"))
+    notified = agent_tool(Clerk, description="Have it done.", input=Topic, detached=Detached(notify="desk"))
+    survey = agent_tool(
+        Surveyor, description="Survey.", input=Topic, detached=Detached(notify=True, on_milestones=["half-way"])
+    )
+
+    @tool
+    async def start(self, run_id: str, query: str, seconds: float = 3_600, silence: float = 0) -> dict[str, Any]:
+        """Start a run with budgets of its own."""
+        handle = await self.run_agent_tool(
+            Surveyor,
+            input=Topic(query=query),
+            run_id=run_id,
+            detached=Detached(
+                on_finish=self.on_done, max_budget=timedelta(seconds=seconds), no_progress_budget=silence
+            ),
+        )
+        return handle.model_dump(mode="json")
+
+    @tool
+    async def stop(self, run_id: str) -> bool:
+        """Cancel a run, twice."""
+        for _ in range(2):
+            await self.cancel_agent_tool(run_id, "enough of it")
+        return await self.has_agent_tool_run(Surveyor, run_id)
+
+    @tool
+    async def await_half(self, run_id: str, seconds: float) -> dict[str, Any]:
+        """Wait for a milestone."""
+        try:
+            reached = await self.wait_for_milestone(run_id, "half-way", timedelta(seconds=seconds))
+        except MilestoneMissed as missed:
+            return {"missed": str(missed)}
+        return reached.model_dump(mode="json", exclude={"at"})
+
+    async def on_agent_tool_finish(self, run: AgentToolRunInfo, result: AgentToolResult) -> None:
+        """Note the end."""
+        calls.append(f"global {self.instance} {run.run_id} {result.status}")
+
+    async def on_done(self, run: AgentToolRunInfo, result: AgentToolResult) -> None:
+        """Note the end, and do what the run's summary says."""
+        calls.append(f"done {self.instance} {run.run_id} {result.status} {result.reason or result.summary}")
+        if "stumble" in str(run.input_preview) and gate(f"mended {self.instance}").is_set() is False:
+            raise RuntimeError("the callback stumbles")
+        if result.summary == "follow up":
+            await self.run_agent_tool(Clerk, input=Topic(query="say followed"), run_id="follow-up", detached=True)
+            await self.submit_message("say submitted")
+
+
 class Slow(Agent):
     """Takes a while to hear of progress."""
 
@@ -318,6 +375,7 @@ AGENTS: tuple[type[Agent], ...] = (
     Busy,
     Capped,
     Clerk,
+    Dispatching,
     Echo,
     Following,
     Hooked,
@@ -326,4 +384,5 @@ AGENTS: tuple[type[Agent], ...] = (
     Specialist,
     Stepping,
     Watching,
+    *KEEPING_AGENTS,
 )

@@ -73,11 +73,15 @@ class ToolCall:
 
 @dataclass(frozen=True)
 class Say:
-    """Answers with text."""
+    """Answers with text, and with pictures and cited pages where some are given."""
 
     text: str
     reasoning: str | None = None
     finish_reason: str = "stop"
+    images: tuple[str, ...] = ()
+    """Their URLs."""
+    cites: tuple[str, ...] = ()
+    """The URLs of pages."""
 
 
 @dataclass(frozen=True, init=False)
@@ -340,7 +344,7 @@ class ModelServer:
 
     def _events(self, chat: ChatRequest, reply: Say | Call | Empty) -> list[bytes]:
         """Return an answer as server-sent events; the last two are the finish mark with the usage, and the end."""
-        deltas = _deltas(self._message(reply), self.piece)
+        deltas = [*_deltas(self._message(reply), self.piece), *_media(reply)]
         kind = "chat.completion.chunk"
         chunks = [self._envelope(chat, kind, [{"index": 0, "delta": d, "finish_reason": None}]) for d in deltas]
         finish = [{"index": 0, "delta": {}, "finish_reason": _finish_reason(reply)}]
@@ -497,6 +501,16 @@ def _deltas(message: Json, piece_length: int) -> Iterator[Json]:
         yield {"tool_calls": [head]}
         for piece in _pieces(call["function"]["arguments"], piece_length):
             yield {"tool_calls": [{"index": index, "function": {"arguments": piece}}]}
+
+
+def _media(reply: Say | Call | Empty) -> Iterator[Json]:
+    """Yield what OpenAI-compatible providers add to a text: pictures as OpenRouter sends them, citations as OpenAI."""
+    if isinstance(reply, Say):
+        for index, url in enumerate(reply.images):
+            yield {"images": [{"type": "image_url", "index": index, "image_url": {"url": url}}]}
+        for url in reply.cites:
+            cited = {"url": url, "title": "a page", "start_index": 0, "end_index": 1}
+            yield {"annotations": [{"type": "url_citation", "url_citation": cited}]}
 
 
 def _pieces(text: str | None, length: int) -> list[str]:

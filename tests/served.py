@@ -10,13 +10,13 @@ from typing import Any
 
 import httpx
 import uvicorn
-from fastapi import FastAPI
+from starlette.applications import Starlette
 
 Json = dict[str, Any]
 
 
 @asynccontextmanager
-async def served(app: FastAPI, port: int = 0) -> AsyncIterator[str]:
+async def served(app: Starlette, port: int = 0) -> AsyncIterator[str]:
     """Serve `app` on loopback, on a free port unless one is given; gives its address."""
     listening = socket.socket()
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -13,12 +13,13 @@ from activities.agent_objects import AgentObjects
 from activities.hook_calls import HookActivities
 from activities.progress_reports import ProgressReporter
 from activities.transcripts import TranscriptReader
-from turnkeeper.agents import Agent, AgentToolInputRequest
+from turnkeeper.agents import Agent
 from turnkeeper.client import TurnkeeperClient
 from turnkeeper.event_log.writer import EventWriter
 from turnkeeper.messages import UIMessage, user_message
 from turnkeeper.registry import AgentRegistry
 from turnkeeper.runs import MAX_ERROR_BYTES
+from turnkeeper.runtime import AgentToolInputRequest
 from turnkeeper.steps import CallHookInput, CheckOutputInput, HookResult, StepSource, ToolResult
 from turnkeeper.tools import agent_tool
 from turnkeeper.turns import TranscriptRef

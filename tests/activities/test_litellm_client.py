@@ -16,7 +16,7 @@ from activities.provider_messages import ProviderMessage
 from turnkeeper.chunks import TextDelta, UIMessageChunk
 from turnkeeper.dev_server import free_port
 from turnkeeper.errors import MODEL_REFUSED, MODEL_UNAVAILABLE
-from turnkeeper.messages import TextPart
+from turnkeeper.messages import FilePart, SourceUrlPart, TextPart
 from turnkeeper.models import CustomModelReply, CustomModelToolCall
 from turnkeeper.runs import MAX_ERROR_BYTES
 from turnkeeper.steps import Usage
@@ -398,3 +398,21 @@ async def test_a_custom_model_that_raises_is_asked_once_and_quoted(client: "Lite
     assert (raised.value.type, raised.value.non_retryable) == (MODEL_REFUSED, True)
     assert "Traceback" not in raised.value.message
     assert ".py" not in raised.value.message
+
+
+async def test_pictures_and_cited_pages_come_with_the_text(client: "LiteLLMClient", server: ModelServer) -> None:
+    """Issue B, item 2: as litellm maps what providers send; a picture without its own type is an image."""
+    picture, page = "data:image/png;base64,iVBORw0KGgo=", "https://a.example/page"
+    reply = await _ask(client, server, Say("see", images=(picture, "https://a.example/i.png"), cites=(page,)))
+    assert [item for item in reply.items if isinstance(item, FilePart | SourceUrlPart)] == [
+        FilePart(url=picture, media_type="image/png"),
+        FilePart(url="https://a.example/i.png", media_type="image/*"),
+        SourceUrlPart(source_id=page, url=page, title="a page"),
+    ]
+    assert reply.text == "see"
+
+
+async def test_a_picture_alone_is_an_answer(client: "LiteLLMClient", server: ModelServer) -> None:
+    """It is not taken for an empty one."""
+    reply = await _ask(client, server, Say("", images=("data:image/png;base64,iVBORw0KGgo=",)))
+    assert not reply.is_empty

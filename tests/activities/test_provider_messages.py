@@ -242,3 +242,10 @@ def test_in_10_tools_are_sent_as_function_declarations() -> None:
         }
         for found in (Both.tools["add"], Both.tools["ask"])
     ]
+
+
+def test_a_file_of_the_assistants_own_is_named() -> None:
+    """Providers take none from an assistant, and an answer that is one file must not vanish."""
+    picture = FilePart(url="data:image/png;base64,iVBORw0KGgo=", media_type="image/png")
+    assert _converted(_assistant(picture)) == [{"role": "assistant", "content": "(image/png)"}]
+    assert _converted(_assistant(TextPart(text="see"), picture))[0]["content"] == "see\n(image/png)"

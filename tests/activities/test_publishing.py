@@ -11,6 +11,7 @@ from temporalio.testing import ActivityEnvironment
 
 from activities.publishing import PublishActivities, output_entry, published, settled_entries
 from turnkeeper import names
+from turnkeeper.dispatches import DispatchRunInput
 from turnkeeper.event_log.entries import Entry, EventLog
 from turnkeeper.event_log.sqlite import SQLiteEventLog
 from turnkeeper.event_log.writer import EventWriter
@@ -30,7 +31,7 @@ from turnkeeper.frames import (
 from turnkeeper.messages import ToolPart
 from turnkeeper.runs import AgentToolMilestone
 from turnkeeper.steps import PublishInput, ReachedMilestone, SettledStep, ToolResult
-from turnkeeper.turns import DispatchRunInput, Report
+from turnkeeper.turns import Report
 
 AT = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 LOG = "t/A/n"

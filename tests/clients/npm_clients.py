@@ -1,6 +1,7 @@
 """The real clients, from npm: one folder each, with a lock file of its own, since their versions clash in one tree."""
 
 import asyncio
+import fcntl
 import json
 import shutil
 from asyncio.subprocess import PIPE, Process
@@ -82,10 +83,13 @@ async def install(folder: str) -> None:
         if shutil.which(program) is None:
             pytest.skip(f"{program} is missing, so the real client {folder} is not tried; install Node 20 or newer")
     lock, done = FOLDER / folder / "package-lock.json", FOLDER / folder / "node_modules" / ".package-lock.json"
-    if done.exists() and done.stat().st_mtime >= lock.stat().st_mtime:
-        return
-    process = await asyncio.create_subprocess_exec(
-        *_INSTALL, cwd=FOLDER / folder, stdout=PIPE, stderr=asyncio.subprocess.STDOUT
-    )
-    output, _ = await process.communicate()
+    with lock.open() as held:
+        # Another process that runs tests may be at it.
+        await asyncio.to_thread(fcntl.flock, held, fcntl.LOCK_EX)
+        if done.exists() and done.stat().st_mtime >= lock.stat().st_mtime:
+            return
+        process = await asyncio.create_subprocess_exec(
+            *_INSTALL, cwd=FOLDER / folder, stdout=PIPE, stderr=asyncio.subprocess.STDOUT
+        )
+        output, _ = await process.communicate()
     assert process.returncode == 0, f"`{' '.join(_INSTALL)}` in tests/clients/{folder}: {output.decode()}"

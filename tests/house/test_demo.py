@@ -44,6 +44,14 @@ async def test_the_demo_answers_without_a_key_and_cleans_up(tmp_path: Path) -> N
         assert "completed: [offline model]" in told[-1]
         for what in ("step 1", f"calls search(query='{topic}')", " 20%  searching", "◆ sources-gathered", "step 2"):
             assert any(what in line for line in told), (what, told)
+    assert "calls import_records" in text
+    assert "turn 2 is completed" in text
+    assert "You: Research rich" in text
+    assert "says: The Importer has the table `records` ready" in text
+    assert "◆ schema-ready" in text
+    assert "◆ rows-written" in text
+    assert text.index("schema-ready") < text.index("rows-written") < text.index("turn 4 is completed")
+    assert "Your background work, run 2-0-0, finished. The Importer reports:" in " ".join(text.split())
     assert "turnkeeper-watch Assistant/demo --url http://127.0.0.1:" in text
     assert "/agents/Assistant/demo/events" in text
     assert "/namespaces/default/workflows/default%2FAssistant%2Fdemo%2Fturns%2F1" in text

@@ -7,13 +7,14 @@ import pkgutil
 import re
 import sys
 from collections.abc import Iterator
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import ModuleType
 from typing import Any, TypeGuard
 
 import pytest
 from pydantic import BaseModel
+from standardwebhooks.webhooks import Webhook, WebhookVerificationError
 
 from api.app import create_app
 from turnkeeper.agents import Agent, ChatAgent
@@ -23,6 +24,7 @@ from turnkeeper.settings import Settings
 ROOT = Path(__file__).parent.parent.parent
 README = ROOT / "README.md"
 AUTHORING = ROOT / "docs" / "authoring.md"
+WEBHOOKS = ROOT / "docs" / "webhooks.md"
 LIMITS = ROOT / "docs" / "limits.md"
 PAGES = [README, *sorted((ROOT / "docs").glob("*.md"))]
 
@@ -206,8 +208,28 @@ def test_the_authoring_page_prints_the_schema_that_its_example_has(module: Modul
 def test_python_appears_only_where_it_is_executed(page: Path) -> None:
     """No example escapes these tests: other pages have none, and every block says what it is."""
     languages = {block[1] for block in BLOCK.finditer(page.read_text())}
-    allowed = {"console", "json", "text", "yaml", "toml"} | ({"python"} if page in (README, AUTHORING) else set())
+    executed = {"python"} if page in (README, AUTHORING, WEBHOOKS) else set()
+    allowed = {"console", "json", "text", "yaml", "toml"} | executed
     assert languages <= allowed
+
+
+def test_the_receiver_on_the_page_of_webhooks_knows_repeats_and_forgeries(module: ModuleType) -> None:
+    """By the library that it names."""
+    execute(WEBHOOKS, 1, module)
+    secret, body, now = (
+        "whsec_MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIz",
+        '{"type":"agent_tool_run.completed"}',
+        datetime.now(UTC),
+    )
+    headers = {
+        "webhook-id": "evt_1",
+        "webhook-timestamp": str(int(now.timestamp())),
+        "webhook-signature": Webhook(secret).sign("evt_1", now, body),
+    }
+    assert module.receive(secret, headers, body.encode()) == {"type": "agent_tool_run.completed"}
+    assert module.receive(secret, headers, body.encode()) is None
+    with pytest.raises(WebhookVerificationError):
+        module.receive(secret, headers, body.replace("completed", "error").encode())
 
 
 @pytest.mark.parametrize(("name", "printed"), limits())

@@ -12,8 +12,9 @@ from desk_agents import calls, gate
 from temporalio.client import WorkflowHistory
 from temporalio.worker import Replayer
 
+from turnkeeper.detached import Detached, options_of
+from turnkeeper.dispatches import DispatchRunInput
 from turnkeeper.settings import Settings
-from turnkeeper.turns import DispatchRunInput
 from workflows.plugin import TurnkeeperPlugin
 
 HISTORIES = Path(__file__).parent / "histories"
@@ -88,6 +89,45 @@ async def dispatched_from_outside(desk: Desk) -> list[str]:
     return [session_id, f"{session_id}/runs/done", f"{session_id}/runs/stopped"]
 
 
+async def detached(desk: Desk) -> list[str]:
+    """Record detached runs: told by callback and by notice, narrated, given up, cancelled, and posted in vain."""
+    session_id = desk.session_id("Dispatching")
+    pause = f"call pause {json.dumps({'name': desk.name})}"
+    await desk.ask("Dispatching", f'call background {{"query": "say one"}}\ncall survey {json.dumps({"query": pause})}')
+    slow = json.dumps({"run_id": "slow", "query": f"call pause {json.dumps({'name': 'never'})}", "seconds": 1})
+    await desk.ask("Dispatching", f"call start {slow}")
+    stopped = json.dumps({"run_id": "stopped", "query": f"call pause {json.dumps({'name': 'never'})}"})
+    await desk.ask("Dispatching", f"call start {stopped}")
+    await desk.ask("Dispatching", 'call stop {"run_id": "stopped"}')
+    registry = desk.client.registry
+    options = options_of(registry.get("Dispatching"), Detached(webhook="http://127.0.0.1:9/"))
+    request = DispatchRunInput(
+        run_id="posted", profile=registry.profile("Clerk"), input={"query": "say posted"}, detached=options
+    )
+    await desk.client.runs.dispatch(session_id, registry.profile("Dispatching"), request)
+    gate(desk.name).set()
+
+    async def told() -> list[str]:
+        rows = await desk.client.runs.registered(session_id)
+        return [each.status for row in rows for each in row.deliveries or ()]
+
+    # The five ends, and the attempt at the webhook.
+    await eventually(told, lambda found: sorted(found) == [*["delivered"] * 5, "open"])
+    await eventually(lambda: desk.messages("Dispatching"), lambda found: found[-1].role == "assistant")
+    runs = ("1-0-0", "1-0-1", "slow", "stopped", "posted")
+    return [session_id, f"{session_id}/turns/1", *(f"{session_id}/runs/{run_id}" for run_id in runs)]
+
+
+async def remembered(desk: Desk) -> list[str]:
+    """Record a state that is set, also by a callback, and a conversation that is cleared."""
+    await desk.ask("Keeper", 'call remember {"text": "one"}')
+    await desk.ask("Keeper", 'call errand {"query": "say two"}')
+    await eventually(lambda: desk.client.state("Keeper", desk.name), lambda state: "two" in str(state))
+    await desk.client.clear_messages("Keeper", desk.name)
+    await desk.ask("Keeper", "say three")
+    return [desk.session_id("Keeper")]
+
+
 SCENARIOS: dict[str, Callable[[Desk], Awaitable[list[str]]]] = {
     scenario.__name__: scenario
     for scenario in (
@@ -98,6 +138,8 @@ SCENARIOS: dict[str, Callable[[Desk], Awaitable[list[str]]]] = {
         cancelled,
         under_way,
         dispatched_from_outside,
+        detached,
+        remembered,
     )
 }
 

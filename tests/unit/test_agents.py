@@ -6,23 +6,18 @@ from typing import Any
 
 import pytest
 from pydantic import BaseModel, Field, JsonValue
+from unbacked_runtime import UnbackedRuntime
 
-from turnkeeper.agents import (
-    HOOKS,
-    Agent,
-    AgentToolInputRequest,
-    ChatAgent,
-    ToolCall,
-    overridden_hooks,
-    profile_of,
-)
+from turnkeeper.agents import Agent, ChatAgent
 from turnkeeper.chunks import TextStart, UIMessageChunk
+from turnkeeper.dispatches import AgentProfile
 from turnkeeper.errors import AgentDefinitionError
 from turnkeeper.messages import UIMessage, user_message
+from turnkeeper.profiles import HOOKS, overridden_hooks, profile_of
 from turnkeeper.progress import ReportOutcome
 from turnkeeper.runs import AgentToolResult, AgentToolRunInfo, Display
+from turnkeeper.runtime import AgentToolInputRequest, ToolCall
 from turnkeeper.tools import agent_tool, tool
-from turnkeeper.turns import AgentProfile
 
 
 class Question(BaseModel):
@@ -45,7 +40,7 @@ class Worker(Agent):
 
 
 @dataclass
-class Lent:
+class Lent(UnbackedRuntime):
     """What a worker lends an agent, for objects that run nothing."""
 
     tool_call: ToolCall | None = None
@@ -161,6 +156,8 @@ def test_the_names_of_hooks_are_the_names_of_methods() -> None:
     """Workflows name hooks by these strings."""
     assert set(HOOKS) == {
         "format_agent_tool_input",
+        "format_detached_completion",
+        "format_detached_milestone",
         "get_agent_tool_output",
         "get_agent_tool_summary",
         "on_agent_tool_finish",

@@ -8,11 +8,14 @@ import pytest
 from pydantic import JsonValue, TypeAdapter, ValidationError
 
 from turnkeeper import frames
+from turnkeeper.events import Event
 from turnkeeper.frames import (
     END_KINDS,
     AgentToolEventFrame,
+    EventFrame,
     Frame,
     GapFrame,
+    MessageFrame,
     ResyncFrame,
     RunAborted,
     RunChunk,
@@ -31,6 +34,7 @@ from turnkeeper.frames import (
     TurnStarted,
     end_event,
 )
+from turnkeeper.messages import user_message
 from turnkeeper.runs import AgentToolResult, AgentToolRunInfo, Display
 from turnkeeper.turns import TurnInfo
 from turnkeeper.wire import WireModel
@@ -142,6 +146,42 @@ FRAMES: list[tuple[WireModel, dict[str, JsonValue]]] = [
             "attempt": 2,
             "replay": True,
             "lost": 2,
+        },
+    ),
+    (
+        MessageFrame(
+            source="t/A/n", sequence=0, at=AT, step=0, attempt=2, replay=True, message=user_message("m", "hi")
+        ),
+        {
+            "type": "message",
+            "source": "t/A/n",
+            "sequence": 0,
+            "at": "2026-01-02T03:04:05Z",
+            "step": 0,
+            "attempt": 2,
+            "replay": True,
+            "message": {"id": "m", "role": "user", "parts": [{"type": "text", "text": "hi"}]},
+        },
+    ),
+    (
+        EventFrame(
+            source=RUN,
+            sequence=1,
+            at=AT,
+            step=0,
+            attempt=2,
+            replay=True,
+            event=Event(type="agent_tool:detached:delivery_failed", payload={"callback": None}),
+        ),
+        {
+            "type": "event",
+            "source": RUN,
+            "sequence": 1,
+            "at": "2026-01-02T03:04:05Z",
+            "step": 0,
+            "attempt": 2,
+            "replay": True,
+            "event": {"type": "agent_tool:detached:delivery_failed", "payload": {"callback": None}},
         },
     ),
     (

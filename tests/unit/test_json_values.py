@@ -6,9 +6,10 @@ from typing import Any
 import pytest
 from pydantic import JsonValue
 
+from turnkeeper.dispatches import AgentProfile
 from turnkeeper.json_values import MAX_DEPTH, clean_json, clean_text, refuse_non_finite
 from turnkeeper.messages import ToolPart, UIMessage
-from turnkeeper.turns import AgentProfile, LoopState, MessagesPage, TranscriptRef, TurnInput
+from turnkeeper.turns import LoopState, MessagesPage, TranscriptRef, TurnInput
 
 NAN = float("nan")
 

@@ -3,33 +3,39 @@
 import asyncio
 import json
 import sqlite3
+from base64 import urlsafe_b64encode
 from collections.abc import Mapping
 from contextlib import closing
+from dataclasses import replace
+from hashlib import sha256
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import pytest
 from pydantic import JsonValue
+from unbacked_runtime import UnbackedRuntime
 
 from examples.research_desk import Assistant, Importer, Planner, Researcher
-from examples.research_desk.distributions import InstalledDistribution, installed_distributions
+from examples.research_desk.distributions import InstalledDistribution, RecordRow, installed_distributions
 from examples.research_desk.offline_model import OfflineModel
 from examples.research_desk.prose import MAX_PARAGRAPH, paragraphs, sentences
 from examples.research_desk.searches import find_distributions, find_passages
-from turnkeeper.agents import Agent, ToolCall
+from turnkeeper.agents import Agent
 from turnkeeper.errors import Unavailable
 from turnkeeper.messages import UIMessage
 from turnkeeper.models import CustomModelReply, CustomModelToolCall
 from turnkeeper.progress import ReportOutcome
 from turnkeeper.registry import AgentRegistry
-from turnkeeper.runs import AgentToolResult, Display, compact_json, input_text
+from turnkeeper.runs import AgentToolResult, AgentToolRunHandle, Display, compact_json, input_text
+from turnkeeper.runtime import ToolCall
 from turnkeeper.tools import AgentTool, FunctionTool
+from workflows.deliveries import completion_text
 
 Message = dict[str, Any]
 
 
-class InlineRuntime:
+class InlineRuntime(UnbackedRuntime):
     """Carries runs out on the spot: each is a conversation of its own."""
 
     instance = "default/Assistant/demo"
@@ -89,7 +95,10 @@ async def carry_out(agent: Agent, call: CustomModelToolCall) -> JsonValue:
     if isinstance(tool, AgentTool):
         assert not isinstance(tool.agent, str)
         result = await agent.run_agent_tool(tool.agent, input=tool.parse_input(call.arguments), display=tool.display)
-        return result.summary
+        if tool.detached is False:
+            return result.summary
+        handle = AgentToolRunHandle(run_id="r", agent_type=result.agent_type, status="running")
+        return handle.model_dump(mode="json")
     assert isinstance(tool, FunctionTool)
     try:
         return tool.dump_result(await getattr(agent, tool.method_name)(**tool.parse_arguments(call.arguments)))
@@ -147,11 +156,12 @@ def test_the_registry_loads_the_four_agents_and_the_offline_model() -> None:
 def test_the_assistant_offers_three_agents_and_a_comparison() -> None:
     """Section 5: research and plan with their least lengths, compare, and the import."""
     tools = Assistant.tools
-    assert sorted(tools) == ["compare", "import_records", "plan", "research"]
+    assert sorted(tools) == ["compare", "import_records", "plan", "research", "research_background"]
     assert {name: tool.agent_type for name, tool in tools.items() if isinstance(tool, AgentTool)} == {
         "research": "Researcher",
         "plan": "Planner",
         "import_records": "Importer",
+        "research_background": "Researcher",
     }
     assert '"minLength": 3' in json.dumps(tools["research"].parameters)
     assert '"minLength": 5' in json.dumps(tools["plan"].parameters)
@@ -167,6 +177,7 @@ def test_the_assistant_offers_three_agents_and_a_comparison() -> None:
         ("Compare httpx with aiohttp!", ("compare", {"left": "httpx", "right": "aiohttp"})),
         ("compare httpx vs. aiohttp", ("compare", {"left": "httpx", "right": "aiohttp"})),
         ("Plan a command line tool", ("plan", {"goal": "a command line tool"})),
+        ("Research rich in the background.", ("research_background", {"query": "rich"})),
         ("Import everything", ("import_records", {})),
         ("Import the records into files.db, please", ("import_records", {"database": "files.db"})),
         ("Import into ../files.db", ("import_records", {"database": "../files.db"})),
@@ -261,8 +272,49 @@ async def test_a_plan_is_numbered_and_names_distributions() -> None:
 
 async def test_an_imports_counts_are_told() -> None:
     """The answer names the file and what it holds."""
-    answer = await answer_to("load_records", {"database": "files.db"}, '{"distributions": 12, "rows": 3456}')
-    assert answer == "[offline model] .data/imports/files.db now holds the 3,456 RECORD rows of 12 distributions."
+    counts = '{"distributions": 12, "rows": 3456, "changed": 2}'
+    assert await answer_to("load_records", {"database": "files.db"}, counts) == (
+        "[offline model] .data/imports/files.db now holds the 3,456 RECORD rows of 12 distributions; "
+        "2 of the files are missing or not what was installed."
+    )
+
+
+@pytest.mark.parametrize(
+    ("result", "answer"),
+    [
+        (
+            AgentToolResult(
+                run_id="2-0-0", agent_type="Importer", status="completed", summary="[offline model] All of it."
+            ),
+            "[offline model] Your background work, run 2-0-0, finished. The Importer reports: All of it.",
+        ),
+        (
+            AgentToolResult(run_id="r", agent_type="Importer", status="error", error="no disk"),
+            "[offline model] Your background work, run r, failed: no disk.",
+        ),
+        (
+            AgentToolResult(run_id="r", agent_type="Importer", status="interrupted", reason="budget-exceeded"),
+            "[offline model] Your background work, run r, ran out of time.",
+        ),
+    ],
+)
+async def test_nt_06_the_message_about_background_work_is_passed_on(result: AgentToolResult, answer: str) -> None:
+    """NT-06, NT-07: by rule, as the framework words it."""
+    assert (await reply_to([{"role": "user", "content": completion_text(result)}], *Assistant.tools)).text == answer
+
+
+def test_a_changed_file_is_noticed(tmp_path: Path) -> None:
+    """By its hash, as RECORD writes it; what has none cannot be told."""
+    file = tmp_path / "module.py"
+    file.write_text("x = 1\n")
+    digest = "sha256=" + urlsafe_b64encode(sha256(b"x = 1\n").digest()).rstrip(b"=").decode()
+    row = RecordRow("d", "module.py", digest, 6, file)
+    assert row.is_intact() is True
+    assert replace(row, hash="").is_intact() is None
+    file.write_text("x = 2\n")
+    assert row.is_intact() is False
+    file.unlink()
+    assert row.is_intact() is False
 
 
 async def test_a_comparison_has_both_sides_and_one_may_have_failed() -> None:
@@ -435,18 +487,23 @@ async def test_a_database_outside_the_folder_is_refused(
 async def test_importing_twice_gives_the_same_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The tool is declared idempotent: the second import replaces the first."""
     monkeypatch.chdir(tmp_path)
-    first = await Importer(InlineRuntime()).load_records("files.db")
+    runtime = InlineRuntime()
+    first = await Importer(runtime).load_records("files.db")
+    milestones = [report["milestone"] for report in runtime.reports if report["milestone"]]
     second = await Importer(InlineRuntime()).load_records("files.db")
     assert first == second
     assert first.distributions > 20
+    assert milestones == ["schema-ready", "rows-written"]
     with closing(sqlite3.connect(tmp_path / ".data/imports/files.db")) as connection:
         rows = connection.execute("SELECT count(*) FROM records").fetchone()[0]
-        (path, digest, size) = connection.execute(
-            "SELECT path, hash, size FROM records WHERE distribution = 'pydantic' AND path = 'pydantic/__init__.py'"
+        (path, digest, size, intact) = connection.execute(
+            "SELECT path, hash, size, intact FROM records"
+            " WHERE distribution = 'pydantic' AND path = 'pydantic/__init__.py'"
         ).fetchone()
     assert rows == first.rows
     assert (path, digest[:7]) == ("pydantic/__init__.py", "sha256=")
     assert size > 0
+    assert intact == 1
 
 
 async def test_a_file_that_is_no_database_is_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -491,8 +548,10 @@ async def test_a_whole_conversation_reads_as_an_answer(tmp_path: Path, monkeypat
     assert "## httpx" in comparison
     assert f"**aiohttp {version('aiohttp')}**" in comparison
     assert "1. Begin with **" in await converse(assistant, "Plan a command line tool")
-    assert "files.db now holds the " in await converse(assistant, "Import into files.db")
+    assert "The Importer is at work in the background, as run r." in await converse(assistant, "Import into files.db")
+    importer = Importer(InlineRuntime())
+    assert "files.db now holds the " in await converse(importer, '{"database": "files.db"}')
     assert "load_records failed: ValueError: '../files.db' is not" in await converse(
-        assistant, "Import into ../files.db"
+        importer, '{"database": "../files.db"}'
     )
     assert all(text.count("[offline model]") == 1 for text in (research, comparison))

@@ -5,9 +5,10 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from pydantic import JsonValue
 
+from turnkeeper.dispatches import AgentProfile, DispatchRunInput, RunRecord
 from turnkeeper.errors import Conflict
 from turnkeeper.runs import AgentToolResult, AgentToolRunInfo, Display, EndStatus, input_digest
-from turnkeeper.turns import MAX_DEPTH, AgentProfile, DispatchRunInput, RunRecord
+from turnkeeper.turns import MAX_DEPTH
 from workflows.run_registry import RunRegistry
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -23,7 +24,7 @@ def _admit(registry: RunRegistry, run_id: str, cap: int | None = None, depth: in
 
 
 def _end(registry: RunRegistry, run_id: str, status: EndStatus = "completed") -> None:
-    registry.mark_ended(AgentToolResult(run_id=run_id, agent_type="A", status=status), LATER)
+    registry.mark_ended(run_id, AgentToolResult(run_id=run_id, agent_type="A", status=status), LATER)
 
 
 def _registry(*run_ids: str) -> RunRegistry:
@@ -95,7 +96,7 @@ def test_rf_01_a_row_tells_how_its_run_ended() -> None:
         reason="no-progress",
         child_still_running=True,
     )
-    registry.mark_ended(result, LATER)
+    registry.mark_ended("r", result, LATER)
     info = registry.info("r")
     assert (info.summary, info.error, info.reason, info.child_still_running) == (
         "so far",
@@ -109,7 +110,7 @@ def test_rf_01_a_row_tells_how_its_run_ended() -> None:
 def test_a_registry_keeps_no_outputs() -> None:
     """RF-07: an output stays with its run; a registry is carried from execution to execution."""
     registry = _registry("r")
-    registry.mark_ended(AgentToolResult(run_id="r", agent_type="A", status="completed", output={"big": 1}), LATER)
+    registry.mark_ended("r", AgentToolResult(run_id="r", agent_type="A", status="completed", output={"big": 1}), LATER)
     assert registry.result("r") == AgentToolResult(run_id="r", agent_type="A", status="completed")
 
 
@@ -128,7 +129,9 @@ def test_di_24_a_hard_end_is_never_overwritten(hard: EndStatus, then: EndStatus)
 def test_di_24_an_interruption_may_be_replaced_by_a_real_end(then: EndStatus) -> None:
     """DI-24, RF-13: and then has no reason any more."""
     registry = _registry("r")
-    registry.mark_ended(AgentToolResult(run_id="r", agent_type="A", status="interrupted", reason="no-progress"), NOW)
+    registry.mark_ended(
+        "r", AgentToolResult(run_id="r", agent_type="A", status="interrupted", reason="no-progress"), NOW
+    )
     _end(registry, "r", then)
     assert (registry.info("r").status, registry.info("r").reason) == (then, None)
 
@@ -158,7 +161,7 @@ def test_di_24_a_hard_end_keeps_its_result_and_its_time() -> None:
     _end(registry, "r")
     [record] = registry.records
     failed = AgentToolResult(run_id="r", agent_type="A", status="error", error="late", summary="late")
-    registry.mark_ended(failed, LATER + timedelta(minutes=1))
+    registry.mark_ended("r", failed, LATER + timedelta(minutes=1))
     assert registry.records == (record,)
 
 

@@ -5,9 +5,11 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from pydantic import ValidationError
+from pydantic import SecretStr, ValidationError
 
 from turnkeeper.settings import Settings
+
+SECRET = "whsec_MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE="
 
 
 @pytest.fixture(autouse=True)
@@ -43,6 +45,8 @@ def test_every_setting_is_read_from_its_variable(monkeypatch: pytest.MonkeyPatch
         "SHUTDOWN_GRACE_SECONDS": "0.5",
         "AGENTS": "mine",
         "POLL": "q, gpu",
+        "WEBHOOK_SECRET": f"{SECRET} {SECRET}",
+        "WEBHOOK_PRIVATE_ADDRESSES": "true",
     }
     for name, value in given.items():
         monkeypatch.setenv(f"TURNKEEPER_{name}", value)
@@ -59,7 +63,24 @@ def test_every_setting_is_read_from_its_variable(monkeypatch: pytest.MonkeyPatch
         "temporal_ui_port": 9002,
         "workflow_cache": 0,
         "shutdown_grace_seconds": 0.5,
+        "webhook_secret": (SecretStr(SECRET), SecretStr(SECRET)),
+        "webhook_private_addresses": True,
     }
+
+
+@pytest.mark.parametrize(
+    "secret", ["secret-text", "whsec_!", "whsec_not base64!", "whsec_c2hvcnQ=", f"{SECRET} whsec_c2hvcnQ="]
+)
+def test_a_webhook_secret_that_is_none_is_refused_without_being_shown(
+    monkeypatch: pytest.MonkeyPatch, secret: str
+) -> None:
+    """Nor is one that is kept."""
+    monkeypatch.setenv("TURNKEEPER_WEBHOOK_SECRET", secret)
+    with pytest.raises(ValidationError, match="at least 24 random bytes") as raised:
+        Settings()
+    monkeypatch.setenv("TURNKEEPER_WEBHOOK_SECRET", SECRET)
+    assert secret not in str(raised.value)
+    assert SECRET not in repr(Settings())
 
 
 @pytest.mark.parametrize(

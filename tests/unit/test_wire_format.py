@@ -10,6 +10,8 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from turnkeeper import runs, steps
+from turnkeeper.dispatches import AgentProfile, DetachedOptions, DispatchRunInput, ReattachWindows
+from turnkeeper.events import Event
 from turnkeeper.frames import RunFinished, TurnFinished
 from turnkeeper.messages import ToolPart, user_message
 from turnkeeper.runs import (
@@ -17,8 +19,10 @@ from turnkeeper.runs import (
     AgentToolMilestone,
     AgentToolProgress,
     AgentToolResult,
+    AgentToolRunHandle,
     AgentToolRunInfo,
     AgentToolRunInspection,
+    DeliveryInfo,
     Display,
 )
 from turnkeeper.steps import (
@@ -29,8 +33,11 @@ from turnkeeper.steps import (
     CallModelInput,
     CallToolInput,
     CheckOutputInput,
+    DispatchDetachedInput,
     FunctionToolDispatch,
     HookResult,
+    InspectRunsInput,
+    InspectRunsResult,
     PublishInput,
     ReachedMilestone,
     RefusedDispatch,
@@ -40,7 +47,7 @@ from turnkeeper.steps import (
     ToolResult,
     Usage,
 )
-from turnkeeper.turns import AgentProfile, Report, TranscriptRef
+from turnkeeper.turns import Report, TranscriptRef
 from turnkeeper.wire import WireModel
 
 AT = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
@@ -56,6 +63,22 @@ REACHED = ReachedMilestone(
 
 # Of each model one instance with everything in it, and one with nothing but what it must have.
 RUNS: list[tuple[WireModel, str]] = [
+    (
+        AgentToolRunHandle(run_id="r", agent_type="A", status="error", error="e"),
+        """{"runId": "r", "agentType": "A", "status": "error", "error": "e"}""",
+    ),
+    (
+        AgentToolRunHandle(run_id="r", agent_type="A", status="running"),
+        """{"runId": "r", "agentType": "A", "status": "running"}""",
+    ),
+    (
+        DeliveryInfo(to="webhook", slot="give_up", status="dead", attempts=2, error="e"),
+        """{"to": "webhook", "slot": "give_up", "status": "dead", "attempts": 2, "error": "e"}""",
+    ),
+    (
+        DeliveryInfo(slot="finish", status="pending"),
+        """{"to": "agent", "slot": "finish", "status": "pending", "attempts": 0}""",
+    ),
     (
         Display(name="Desk", icon="🔎"),
         """{"name": "Desk", "icon": "🔎"}""",
@@ -122,6 +145,9 @@ RUNS: list[tuple[WireModel, str]] = [
             error="e",
             reason="window-exceeded",
             child_still_running=True,
+            detached=True,
+            notify_source="s",
+            deliveries=(DeliveryInfo(slot="finish", status="pending"),),
         ),
         """{
             "runId": "r",
@@ -136,7 +162,10 @@ RUNS: list[tuple[WireModel, str]] = [
             "summary": "s",
             "error": "e",
             "reason": "window-exceeded",
-            "childStillRunning": true
+            "childStillRunning": true,
+            "detached": true,
+            "notifySource": "s",
+            "deliveries": [{"to": "agent", "slot": "finish", "status": "pending", "attempts": 0}]
         }""",
     ),
     (
@@ -214,8 +243,16 @@ RUNS: list[tuple[WireModel, str]] = [
 
 STEPS: list[tuple[WireModel, str]] = [
     (
-        StepSource(workflow_id="t/A/n/turns/1", instance="t/A/n", turn_id="1", step=2),
-        """{"workflowId": "t/A/n/turns/1", "instance": "t/A/n", "turnId": "1", "step": 2}""",
+        StepSource(
+            workflow_id="t/A/n/turns/1", instance="t/A/n", turn_id="1", step=2, silence_budget=timedelta(seconds=1)
+        ),
+        """{
+            "workflowId": "t/A/n/turns/1",
+            "instance": "t/A/n",
+            "turnId": "1",
+            "step": 2,
+            "silenceBudget": "PT1S"
+        }""",
     ),
     (
         StepSource(workflow_id="t/A/n/turns/1", instance="t/A/n", turn_id="1"),
@@ -249,7 +286,12 @@ STEPS: list[tuple[WireModel, str]] = [
     ),
     (
         AgentToolDispatch(
-            profile=PROFILE, input={"query": None}, input_preview="p", display=Display(icon="i"), checks_output=True
+            profile=PROFILE,
+            input={"query": None},
+            input_preview="p",
+            display=Display(icon="i"),
+            detached=DetachedOptions(),
+            checks_output=True,
         ),
         """{
             "kind": "agent",
@@ -257,6 +299,7 @@ STEPS: list[tuple[WireModel, str]] = [
             "input": {"query": null},
             "inputPreview": "p",
             "display": {"icon": "i"},
+            "detached": {"milestones": [], "milestoneMode": "narrate"},
             "checksOutput": true
         }""",
     ),
@@ -340,6 +383,7 @@ STEPS: list[tuple[WireModel, str]] = [
             hook="on_agent_tool_start",
             idempotency_key="k",
             only_before="t/A/n/runs/r",
+            is_callback=True,
             arguments=({"a": None}, None),
             transcript=(REF,),
         ),
@@ -349,6 +393,7 @@ STEPS: list[tuple[WireModel, str]] = [
             "hook": "on_agent_tool_start",
             "idempotencyKey": "k",
             "onlyBefore": "t/A/n/runs/r",
+            "isCallback": true,
             "arguments": [{"a": null}, null],
             "transcript": [{"workflowId": "t/A/n", "firstTemporalRunId": "f", "revision": 0, "length": 2}]
         }""",
@@ -360,6 +405,7 @@ STEPS: list[tuple[WireModel, str]] = [
             "source": {"workflowId": "t/A/n/turns/1", "instance": "t/A/n", "turnId": "1", "step": 0},
             "hook": "on_agent_tool_start",
             "idempotencyKey": "k",
+            "isCallback": false,
             "arguments": [],
             "transcript": []
         }""",
@@ -383,6 +429,35 @@ STEPS: list[tuple[WireModel, str]] = [
     (
         AttachRunInput(workflow_id="t/A/n/runs/r", run_id="r", agent_type="A", input_digest="d"),
         """{"workflowId": "t/A/n/runs/r", "runId": "r", "agentType": "A", "inputDigest": "d"}""",
+    ),
+    (
+        AttachRunInput(
+            workflow_id="t/A/n/runs/r",
+            run_id="r",
+            agent_type="A",
+            input_digest="d",
+            windows=ReattachWindows(no_progress=None),
+        ),
+        """{"workflowId": "t/A/n/runs/r", "runId": "r", "agentType": "A", "inputDigest": "d", "windows": {}}""",
+    ),
+    (
+        InspectRunsInput(workflow_ids=("t/A/n/runs/r",)),
+        """{"workflowIds": ["t/A/n/runs/r"]}""",
+    ),
+    (
+        InspectRunsResult(results=(RESULT, None)),
+        """{"results": [{"runId": "r", "agentType": "A", "status": "completed"}, null]}""",
+    ),
+    (
+        DispatchDetachedInput(session_id="t/A/n", request=DispatchRunInput(run_id="r", profile=PROFILE)),
+        """{
+            "sessionId": "t/A/n",
+            "request": {
+                "runId": "r",
+                "profile": {"agentType": "A", "maxSteps": 20, "hooks": []},
+                "displayOrder": 0
+            }
+        }""",
     ),
     (
         AttachRunResult(result=RESULT, conflict="c"),
@@ -430,6 +505,8 @@ TOLD: list[tuple[WireModel, str]] = [
             runs=(RunFinished(run_id="r"),),
             occasion="/o",
             turn=TurnFinished(turn_id="1"),
+            message=MESSAGE,
+            events=(Event(type="agent_tool:detached:delivery_failed", payload={"callback": None}),),
         ),
         """{
             "source": "t/A/n/runs/r",
@@ -442,12 +519,14 @@ TOLD: list[tuple[WireModel, str]] = [
             ],
             "runs": [{"kind": "finished", "runId": "r", "summary": ""}],
             "occasion": "/o",
-            "turn": {"kind": "finished", "turnId": "1"}
+            "turn": {"kind": "finished", "turnId": "1"},
+            "message": {"id": "m", "role": "user", "parts": [{"type": "text", "text": "hi"}]},
+            "events": [{"type": "agent_tool:detached:delivery_failed", "payload": {"callback": null}}]
         }""",
     ),
     (
         PublishInput(source="t/A/n/runs/r"),
-        """{"source": "t/A/n/runs/r", "milestones": [], "runs": [], "occasion": ""}""",
+        """{"source": "t/A/n/runs/r", "milestones": [], "runs": [], "occasion": "", "events": []}""",
     ),
 ]
 

@@ -1,33 +1,35 @@
 """The JSON of everything that crosses a workflow's edge, letter by letter; see `test_wire_format.py`."""
 
 import json
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
 from turnkeeper import turns
+from turnkeeper.dispatches import (
+    AgentProfile,
+    RunRecord,
+    RunReported,
+)
 from turnkeeper.messages import user_message
 from turnkeeper.runs import AgentToolMilestone, AgentToolProgress, AgentToolResult, AgentToolRunInfo, Display
 from turnkeeper.turns import (
-    AgentProfile,
-    CancelRunInput,
     CancelTurnInput,
-    DispatchRunInput,
-    DispatchRunResult,
+    ClearMessagesInput,
+    InstanceState,
     LoopState,
     MessagesInput,
     MessagesPage,
     QueuedDelivery,
+    QueuedNotice,
     QueuedTurn,
     Report,
     ReportInput,
     ReportState,
-    RunFinished,
     RunInput,
-    RunRecord,
-    RunReported,
     SessionInput,
     SessionSnapshot,
+    SetStateInput,
     SubmitInput,
     TranscriptRef,
     TurnInfo,
@@ -49,28 +51,6 @@ TURN = TurnInfo(turn_id="1", submission_id="s", message_id="m", status="queued",
 
 # Of each model one instance with everything in it, and one with nothing but what it must have.
 TURNS: list[tuple[WireModel, str]] = [
-    (
-        AgentProfile(
-            agent_type="A",
-            task_queue="q",
-            model="openai/small",
-            max_steps=3,
-            max_concurrent_agent_tools=2,
-            hooks=("on_agent_tool_start",),
-        ),
-        """{
-            "agentType": "A",
-            "taskQueue": "q",
-            "model": "openai/small",
-            "maxSteps": 3,
-            "maxConcurrentAgentTools": 2,
-            "hooks": ["on_agent_tool_start"]
-        }""",
-    ),
-    (
-        AgentProfile(agent_type="A"),
-        """{"agentType": "A", "maxSteps": 20, "hooks": []}""",
-    ),
     (
         TranscriptRef(workflow_id="t/A/n", first_temporal_run_id="f", revision=1, length=2),
         """{"workflowId": "t/A/n", "firstTemporalRunId": "f", "revision": 1, "length": 2}""",
@@ -183,22 +163,12 @@ TURNS: list[tuple[WireModel, str]] = [
         }""",
     ),
     (
-        QueuedDelivery(result=RESULT, profile=PROFILE, is_silent=True),
-        """{
-            "kind": "delivery",
-            "result": {"runId": "r", "agentType": "A", "status": "completed"},
-            "profile": {"agentType": "A", "maxSteps": 20, "hooks": []},
-            "isSilent": true
-        }""",
+        QueuedDelivery(path="a/runs/b", slot="give_up"),
+        """{"kind": "delivery", "path": "a/runs/b", "slot": "give_up"}""",
     ),
     (
-        QueuedDelivery(result=RESULT, profile=PROFILE),
-        """{
-            "kind": "delivery",
-            "result": {"runId": "r", "agentType": "A", "status": "completed"},
-            "profile": {"agentType": "A", "maxSteps": 20, "hooks": []},
-            "isSilent": false
-        }""",
+        QueuedNotice(path="r", milestone="found", data={"a": None}),
+        """{"kind": "notice", "path": "r", "milestone": "found", "data": {"a": null}}""",
     ),
     (
         TurnRecord(info=TURN, digest="d"),
@@ -214,46 +184,21 @@ TURNS: list[tuple[WireModel, str]] = [
         }""",
     ),
     (
-        RunRecord(info=INFO, input_digest="d", result=RESULT, refused=True),
-        """{
-            "info": {
-                "runId": "r",
-                "agentType": "A",
-                "status": "starting",
-                "displayOrder": 0,
-                "startedAt": "2026-01-02T03:04:05Z"
-            },
-            "inputDigest": "d",
-            "result": {"runId": "r", "agentType": "A", "status": "completed"},
-            "refused": true
-        }""",
-    ),
-    (
-        RunRecord(info=INFO, input_digest="d"),
-        """{
-            "info": {
-                "runId": "r",
-                "agentType": "A",
-                "status": "starting",
-                "displayOrder": 0,
-                "startedAt": "2026-01-02T03:04:05Z"
-            },
-            "inputDigest": "d",
-            "refused": false
-        }""",
-    ),
-    (
         SessionInput(
             profile=PROFILE,
             turns_submitted=1,
             messages=(MESSAGE,),
             queue=(
                 QueuedTurn(turn_id="2", message=MESSAGE, profile=PROFILE),
-                QueuedDelivery(result=RESULT, profile=PROFILE),
+                QueuedDelivery(path="r", slot="finish"),
             ),
-            reports=(RunReported(run_id="r", progress=AgentToolProgress(at=TURN.submitted_at)),),
+            reports=(RunReported(path="r", run_id="r", progress=AgentToolProgress(at=TURN.submitted_at)),),
+            revision=1,
+            state=InstanceState(value={"a": None}, is_set=True),
+            seen_requests=("r",),
             turns=(TurnRecord(info=TURN, digest="d"),),
             runs=(RECORD,),
+            reconcile_at=TURN.submitted_at,
         ),
         """{
             "profile": {"agentType": "A", "maxSteps": 20, "hooks": []},
@@ -268,14 +213,16 @@ TURNS: list[tuple[WireModel, str]] = [
                 },
                 {
                     "kind": "delivery",
-                    "result": {"runId": "r", "agentType": "A", "status": "completed"},
-                    "profile": {"agentType": "A", "maxSteps": 20, "hooks": []},
-                    "isSilent": false
+                    "path": "r",
+                    "slot": "finish"
                 }
             ],
             "reports": [
-                {"runId": "r", "progress": {"at": "2026-01-02T03:04:05Z"}}
+                {"path": "r", "runId": "r", "progress": {"at": "2026-01-02T03:04:05Z"}}
             ],
+            "revision": 1,
+            "state": {"value": {"a": null}, "isSet": true},
+            "seenRequests": ["r"],
             "turns": [
                 {
                     "info": {
@@ -300,7 +247,8 @@ TURNS: list[tuple[WireModel, str]] = [
                     "inputDigest": "d",
                     "refused": false
                 }
-            ]
+            ],
+            "reconcileAt": "2026-01-02T03:04:05Z"
         }""",
     ),
     (
@@ -311,9 +259,32 @@ TURNS: list[tuple[WireModel, str]] = [
             "messages": [],
             "queue": [],
             "reports": [],
+            "revision": 0,
+            "state": {"isSet": false},
+            "seenRequests": [],
             "turns": [],
             "runs": []
         }""",
+    ),
+    (
+        InstanceState(value=1, is_set=True),
+        """{"value": 1, "isSet": true}""",
+    ),
+    (
+        InstanceState(),
+        """{"isSet": false}""",
+    ),
+    (
+        SetStateInput(request_id="r", value=[None]),
+        """{"requestId": "r", "value": [null]}""",
+    ),
+    (
+        SetStateInput(request_id="r"),
+        """{"requestId": "r"}""",
+    ),
+    (
+        ClearMessagesInput(request_id="r"),
+        """{"requestId": "r"}""",
     ),
     (
         TurnInput(instance="t/A/n", turn_id="1", profile=PROFILE, transcript=REF, open_runs=1, state=STATE),
@@ -371,6 +342,7 @@ TURNS: list[tuple[WireModel, str]] = [
             forwards_progress=True,
             dispatcher="t/A/n",
             depth=1,
+            silence_budget=timedelta(seconds=1),
             reports_to="t/A/n",
             state=STATE,
         ),
@@ -385,6 +357,7 @@ TURNS: list[tuple[WireModel, str]] = [
             "forwardsProgress": true,
             "dispatcher": "t/A/n",
             "depth": 1,
+            "silenceBudget": "PT1S",
             "reportsTo": "t/A/n",
             "state": {"messages": [], "steps": 0, "runs": [], "startedAt": "2026-01-02T03:04:05Z"}
         }""",
@@ -426,62 +399,6 @@ TURNS: list[tuple[WireModel, str]] = [
         LoopState(started_at=AT),
         """{"messages": [], "steps": 0, "runs": [], "startedAt": "2026-01-02T03:04:05Z"}""",
     ),
-    (
-        DispatchRunInput(
-            run_id="r",
-            profile=PROFILE,
-            input={"query": None},
-            input_preview="p",
-            parent_tool_call_id="c",
-            display_order=1,
-            display=Display(name="D"),
-        ),
-        """{
-            "runId": "r",
-            "profile": {"agentType": "A", "maxSteps": 20, "hooks": []},
-            "input": {"query": null},
-            "inputPreview": "p",
-            "parentToolCallId": "c",
-            "displayOrder": 1,
-            "display": {"name": "D"}
-        }""",
-    ),
-    (
-        DispatchRunInput(run_id="r", profile=PROFILE),
-        """{
-            "runId": "r",
-            "profile": {"agentType": "A", "maxSteps": 20, "hooks": []},
-            "displayOrder": 0
-        }""",
-    ),
-    (
-        DispatchRunResult(run_id="r", workflow_id="t/A/n/runs/r", result=RESULT, refused=True),
-        """{
-            "runId": "r",
-            "workflowId": "t/A/n/runs/r",
-            "result": {"runId": "r", "agentType": "A", "status": "completed"},
-            "refused": true
-        }""",
-    ),
-    (
-        DispatchRunResult(run_id="r", workflow_id="t/A/n/runs/r"),
-        """{"runId": "r", "workflowId": "t/A/n/runs/r", "refused": false}""",
-    ),
-    (
-        CancelRunInput(run_id="r", reason="r"),
-        """{"runId": "r", "reason": "r"}""",
-    ),
-    (
-        CancelRunInput(run_id="r"),
-        """{"runId": "r"}""",
-    ),
-    (
-        RunFinished(result=RESULT, at=AT),
-        """{
-            "result": {"runId": "r", "agentType": "A", "status": "completed"},
-            "at": "2026-01-02T03:04:05Z"
-        }""",
-    ),
 ]
 
 REPORTS: list[tuple[WireModel, str]] = [
@@ -508,10 +425,6 @@ REPORTS: list[tuple[WireModel, str]] = [
         """{"reports": [{"reportId": "u", "at": "2026-01-02T03:04:05Z", "fraction": 0.0}]}""",
     ),
     (
-        RunReported(run_id="r", progress=AgentToolProgress(at=AT, message="half")),
-        """{"runId": "r", "progress": {"message": "half", "at": "2026-01-02T03:04:05Z"}}""",
-    ),
-    (
         ReportState(
             progress=AgentToolProgress(at=AT, fraction=1),
             milestones=(AgentToolMilestone(name="found", sequence=0, at=AT),),
@@ -535,7 +448,6 @@ MODULES = [turns]
 NULLS: list[WireModel] = [
     TurnResult(message=None),
     RunInput(run_id="r", profile=PROFILE, input=None, dispatcher="t/A/n", depth=1),
-    DispatchRunInput(run_id="r", profile=PROFILE, input=None),
 ]
 
 

@@ -8,7 +8,7 @@ from desk import Desk, eventually
 from temporalio.client import WorkflowExecutionStatus, WorkflowFailureError
 
 from turnkeeper import names
-from turnkeeper.turns import DispatchRunInput
+from turnkeeper.dispatches import DispatchRunInput
 
 
 @pytest.mark.volume

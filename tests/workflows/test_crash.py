@@ -9,6 +9,7 @@ from asyncio.subprocess import Process
 from collections.abc import AsyncIterator
 from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
+from uuid import uuid4
 
 import httpx
 import pytest
@@ -20,6 +21,7 @@ from temporalio.service import RPCError
 
 from api.app import create_app
 from turnkeeper.client import TurnkeeperClient
+from turnkeeper.errors import Unavailable
 from turnkeeper.event_log.entries import Entry, EventLog
 from turnkeeper.event_log.feed import EventFeed
 from turnkeeper.registry import AgentRegistry
@@ -188,9 +190,16 @@ async def test_a_worker_killed_in_mid_stream_leaves_a_feed_without_a_gap(
 
 
 async def _submit_when_ready(desk: Desk, text: str, agent_type: str = "Assistant") -> str:
-    """Submit as soon as a worker polls; it imports litellm first."""
-    await eventually(desk.client.has_worker, bool, seconds=90)
-    return (await desk.submit(agent_type, text)).turn_id
+    """Submit as soon as a worker answers; it imports litellm first, and one that was killed still counts as polling."""
+    submission_id = uuid4().hex
+
+    async def submitted() -> str:
+        try:
+            return (await desk.submit(agent_type, text, submission_id)).turn_id
+        except Unavailable:
+            return ""
+
+    return await eventually(submitted, bool, seconds=90)
 
 
 async def _until_pending_activity(desk: Desk, agent_type: str, turn_id: str, activity: str) -> None:

@@ -5,7 +5,7 @@ import json
 from desk import Desk, eventually
 from desk_agents import calls
 
-from turnkeeper.turns import DispatchRunInput
+from turnkeeper.dispatches import DispatchRunInput
 
 
 def named_run(run_id: str, query: str) -> str:

@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import socket
 from collections import defaultdict
 from collections.abc import AsyncIterator
 
@@ -17,12 +16,12 @@ import worker
 from activities.model_calls import ModelClient
 from turnkeeper.client import TurnkeeperClient
 from turnkeeper.dev_server import free_port
+from turnkeeper.dispatches import DispatchRunInput
 from turnkeeper.event_log.entries import Entry, EventLog
 from turnkeeper.event_log.redis import RedisEventLog
 from turnkeeper.event_log.writer import EventWriter
 from turnkeeper.registry import AgentRegistry
 from turnkeeper.settings import Settings
-from turnkeeper.turns import DispatchRunInput
 
 
 async def logged(desk: Desk, log: EventLog, agent_type: str) -> list[Entry]:
@@ -169,8 +168,8 @@ async def unlogged_desk(
 ) -> AsyncIterator[Desk]:
     """A desk whose worker has a live log that refuses connections, or takes them and does not answer."""
     start_afresh(model_server)
-    silent = socket.create_server(("127.0.0.1", 0))  # Takes connections, and nobody ever accepts them.
-    port = silent.getsockname()[1] if request.param == "hangs" else free_port()
+    silent = await asyncio.start_server(lambda reader, writer: None, "127.0.0.1", 0)
+    port = silent.sockets[0].getsockname()[1] if request.param == "hangs" else free_port()
     queue = settings.model_copy(update={"task_queue": "unlogged", "poll": ("unlogged",)})
     writer = EventWriter(RedisEventLog(f"redis://127.0.0.1:{port}"))
     main, *_ = worker.build_workers(temporal, registry, models, writer, queue)

@@ -7,10 +7,11 @@ from desk_agents import calls, gate
 from temporalio.api.sdk.v1 import WorkflowMetadata
 
 from turnkeeper import names
+from turnkeeper.dispatches import DispatchRunInput
 from turnkeeper.errors import NotFound
 from turnkeeper.event_log.entries import EventLog
 from turnkeeper.runs import AgentToolRunInspection
-from turnkeeper.turns import DispatchRunInput, Report, ReportInput
+from turnkeeper.turns import Report, ReportInput
 
 
 async def inspected(desk: Desk, agent_type: str, run_id: str) -> AgentToolRunInspection:

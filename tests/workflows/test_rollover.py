@@ -15,12 +15,12 @@ import worker
 from activities.model_calls import ModelClient
 from turnkeeper.client import TurnkeeperClient
 from turnkeeper.dev_server import dev_server
+from turnkeeper.dispatches import DispatchRunInput
 from turnkeeper.event_log.entries import EventLog
 from turnkeeper.event_log.writer import EventWriter
 from turnkeeper.messages import user_message
 from turnkeeper.registry import AgentRegistry
 from turnkeeper.settings import Settings
-from turnkeeper.turns import DispatchRunInput
 from workflows.plugin import TurnkeeperPlugin
 
 ROOT = Path(__file__).parent.parent.parent

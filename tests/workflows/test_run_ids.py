@@ -12,9 +12,9 @@ from model_server import ModelServer
 from temporalio.service import RPCError
 
 from turnkeeper import names
+from turnkeeper.dispatches import DispatchRunInput, DispatchRunResult
 from turnkeeper.errors import Conflict
 from turnkeeper.runs import input_digest
-from turnkeeper.turns import DispatchRunInput, DispatchRunResult
 
 
 async def dispatch(desk: Desk, run_id: str, value: Any, agent: str = "Researcher", at: str = "Assistant") -> Any:

@@ -9,7 +9,7 @@ from desk_agents import calls, gate
 from temporalio.client import WorkflowExecutionStatus, WorkflowFailureError
 
 from turnkeeper import names
-from turnkeeper.turns import DispatchRunInput, DispatchRunResult
+from turnkeeper.dispatches import DispatchRunInput, DispatchRunResult
 
 
 def waiting(desk: Desk) -> str:

@@ -1,7 +1,7 @@
 """What a turn costs in history: exact counts, so that a change that makes turns dearer is noticed."""
 
 import pytest
-from desk import Desk, kinds, size
+from desk import Desk, eventually, kinds, size
 
 BARE_TURN = 13
 """Events of a turn without tools."""
@@ -47,6 +47,22 @@ async def test_a_turn_adds_at_most_sixteen_events_to_its_session(desk: Desk) -> 
         await desk.ask("Echo", f"say {number}")
     after = len(await desk.history(desk.session_id("Echo")))
     assert (after - before) / 5 <= 16
+
+
+async def test_a_detached_run_adds_at_most_thirty_two_events_to_its_session(desk: Desk) -> None:
+    """Issue C: its dispatch, its child workflow, its end's signal, the global hook and the callback, and one timer."""
+    await desk.ask("Dispatching", "say hello")
+    session_id, ordinary_turn = desk.session_id("Dispatching"), 16
+    before = len(await desk.history(session_id))
+    await desk.ask("Dispatching", 'call background {"query": "say one"}')
+
+    async def deliveries() -> list[str]:
+        info = await desk.client.runs.info(session_id, ("2-0-0",))
+        return [delivery.status for delivery in info.deliveries or ()]
+
+    await eventually(deliveries, lambda found: found == ["delivered"])
+    events = await desk.history(session_id)
+    assert len(events) - before - ordinary_turn <= 32
 
 
 @pytest.mark.volume

@@ -6,11 +6,11 @@ import itertools
 import pytest
 from desk import Desk, eventually
 from desk_agents import calls, gate
-from model_server import ModelServer
+from model_server import ModelServer, Say, in_turn
 from temporalio.api.enums.v1 import EventType
 
 from turnkeeper.errors import Conflict, NotFound, TooLarge
-from turnkeeper.messages import ToolPart, UIMessage, user_message
+from turnkeeper.messages import FilePart, ToolPart, UIMessage, user_message
 
 SCHEDULED = EventType.EVENT_TYPE_ACTIVITY_TASK_SCHEDULED
 
@@ -206,3 +206,15 @@ async def test_two_hundred_times_the_transcript_holds_the_answer_when_the_wait_r
 
 async def _noted(text: str) -> bool:
     return text in calls
+
+
+async def test_a_picture_that_a_model_makes_is_part_of_the_conversation(desk: Desk, model_server: ModelServer) -> None:
+    """Issue B, item 2: in the transcript, however large, and no hindrance to the next turn."""
+    picture = f"data:image/png;base64,{'iVBORw0K' * 100_000}"
+    model_server.script = in_turn(Say("", images=(picture,)), Say("a picture, as you see"))
+    await desk.ask("Echo", "draw")
+    await desk.ask("Echo", "what is it?")
+    _, drawn, _, said = await desk.messages("Echo")
+    assert [part.url for part in drawn.parts if isinstance(part, FilePart)] == [picture]
+    assert said.text == "a picture, as you see"
+    assert model_server.refusals == []
