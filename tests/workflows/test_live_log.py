@@ -168,7 +168,8 @@ async def unlogged_desk(
 ) -> AsyncIterator[Desk]:
     """A desk whose worker has a live log that refuses connections, or takes them and does not answer."""
     start_afresh(model_server)
-    silent = await asyncio.start_server(lambda reader, writer: None, "127.0.0.1", 0)
+    accepted: list[asyncio.StreamWriter] = []
+    silent = await asyncio.start_server(lambda reader, writer: accepted.append(writer), "127.0.0.1", 0)
     port = silent.sockets[0].getsockname()[1] if request.param == "hangs" else free_port()
     queue = settings.model_copy(update={"task_queue": "unlogged", "poll": ("unlogged",)})
     writer = EventWriter(RedisEventLog(f"redis://127.0.0.1:{port}"))
@@ -178,6 +179,10 @@ async def unlogged_desk(
         yield Desk(client, temporal)
     await writer.close()
     silent.close()
+    for connection in accepted:
+        # It has seen the other side's end, and stays open for this one's.
+        connection.close()
+        await connection.wait_closed()
 
 
 async def test_a_dead_log_holds_no_work_up(unlogged_desk: Desk) -> None:
