@@ -30,7 +30,7 @@ TWO_AT_A_TIME := -n 2 --dist loadfile
 # deterministic.
 test: lint
 	$(BIN)/python -m pytest $(TWO_AT_A_TIME)
-	TURNKEEPER_WORKFLOW_CACHE=0 $(BIN)/python -m pytest $(TWO_AT_A_TIME) tests/workflows -m "not volume"
+	TURNKEEPER_WORKFLOW_CACHE=0 $(BIN)/python -m pytest $(TWO_AT_A_TIME) tests/workflows -m "not volume and not cached"
 
 lint: $(INSTALLED)
 	$(BIN)/ruff format --check $(PATHS)

@@ -61,6 +61,7 @@ async def stuck_desk(
     await log.close()
 
 
+@pytest.mark.cached
 async def test_dv_04_a_run_that_completes_after_its_budget_is_told_twice(stuck_desk: Desk) -> None:
     """DV-04, issue C: `interrupted`, then `completed`; the run was past the point where a cancel stops it."""
     desk = stuck_desk
