@@ -24,7 +24,7 @@ from turnkeeper.runs import AgentToolRunInfo
 from turnkeeper.settings import Settings
 
 BUDGET = timedelta(seconds=8)
-HEAD_START = timedelta(seconds=1.5)
+HEAD_START = timedelta(seconds=2)
 """How long before the budget's end the run gets to end; its last model step takes a fraction of it."""
 
 
