@@ -23,13 +23,14 @@ demo: $(INSTALLED)
 up: $(INSTALLED)
 	@$(BIN)/python -m deploy.local_stack
 
-# Two test files at a time, each with a Temporal server and a worker of its own: most tests wait more than they work.
+# Those that make much work have the machine to themselves. Of the others two files at a time, each with a Temporal server and a worker of its own: most tests wait more than they work.
 TWO_AT_A_TIME := -n 2 --dist loadfile
 
 # The second pass keeps no workflow between its tasks: each task replays the whole history, which finds what is not
 # deterministic.
 test: lint
-	$(BIN)/python -m pytest $(TWO_AT_A_TIME)
+	$(BIN)/python -m pytest $(TWO_AT_A_TIME) -m "not volume"
+	$(BIN)/python -m pytest -m volume
 	TURNKEEPER_WORKFLOW_CACHE=0 $(BIN)/python -m pytest $(TWO_AT_A_TIME) tests/workflows -m "not volume and not cached"
 
 lint: $(INSTALLED)
