@@ -23,7 +23,8 @@ demo: $(INSTALLED)
 up: $(INSTALLED)
 	@$(BIN)/python -m deploy.local_stack
 
-# Those that make much work have the machine to themselves. Of the others two files at a time, each with a Temporal server and a worker of its own: most tests wait more than they work.
+# Tests that make much work have the machine to themselves. Of the others two files run at a time, each with a Temporal
+# server and a worker of its own: most tests wait more than they work.
 TWO_AT_A_TIME := -n 2 --dist loadfile
 
 # The second pass keeps no workflow between its tasks: each task replays the whole history, which finds what is not
