@@ -31,7 +31,7 @@ TWO_AT_A_TIME := -n 2 --dist loadfile
 # deterministic.
 test: lint
 	$(BIN)/python -m pytest $(TWO_AT_A_TIME) -m "not volume"
-	$(BIN)/python -m pytest -m "volume and not open_fault"
+	$(BIN)/python -m pytest -m volume
 	TURNKEEPER_WORKFLOW_CACHE=0 $(BIN)/python -m pytest $(TWO_AT_A_TIME) tests/workflows -m "not volume and not cached"
 
 lint: $(INSTALLED)

@@ -28,6 +28,7 @@ from turnkeeper.errors import REQUEST_ERRORS, InvalidRequest, NotFound, RollingO
 from turnkeeper.messages import UIMessage, merge_steps
 from turnkeeper.search_attributes import instance_attributes
 from turnkeeper.turns import MessagesInput, MessagesPage, SessionInput, SessionSnapshot
+from turnkeeper.update_slots import UpdateSlots
 
 ResultT = TypeVar("ResultT")
 
@@ -72,6 +73,7 @@ class WorkflowRequests:
         self.temporal = temporal
         self._task_queue = task_queue
         self._query_patience = query_patience
+        self._slots = UpdateSlots()
 
     async def update(
         self,
@@ -138,9 +140,10 @@ class WorkflowRequests:
         update_id: str,
         patience: timedelta,
     ) -> ResultT:
-        answer: ResultT = await self._handle(workflow_id).execute_update(
-            name, request, id=update_id, result_type=result_type, rpc_timeout=patience
-        )
+        async with self._slots.taken(workflow_id, name, patience) as remaining:
+            answer: ResultT = await self._handle(workflow_id).execute_update(
+                name, request, id=update_id, result_type=result_type, rpc_timeout=remaining
+            )
         return answer
 
     async def _update_with_start(
@@ -155,14 +158,15 @@ class WorkflowRequests:
     ) -> ResultT:
         start = self._session_start(session_id, state)
         try:
-            answer: ResultT = await self.temporal.execute_update_with_start_workflow(
-                name,
-                request,
-                start_workflow_operation=start,
-                id=update_id,
-                result_type=result_type,
-                rpc_timeout=patience,
-            )
+            async with self._slots.taken(session_id, name, patience) as remaining:
+                answer: ResultT = await self.temporal.execute_update_with_start_workflow(
+                    name,
+                    request,
+                    start_workflow_operation=start,
+                    id=update_id,
+                    result_type=result_type,
+                    rpc_timeout=remaining,
+                )
             return answer
         except BaseException:
             # The SDK keeps the failure in the operation as well, and complains when nobody looks at it there. Where it
@@ -301,6 +305,8 @@ async def _until_answered(attempt: Callable[[timedelta], Awaitable[ResultT]], pa
             _raise_unless_aborted(error)
         except RPCError as error:
             _raise_unless_passing(error)
+        except TimeoutError:
+            break  # Others of this process have kept the workflow busy for all that time.
         except WorkflowUpdateRPCTimeoutOrCancelledError as error:
             # The SDK raises this for a cancelled task too, which has to stay cancelled.
             task = asyncio.current_task()

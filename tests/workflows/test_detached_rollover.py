@@ -52,7 +52,6 @@ KINDS = ("submit", "submit", "submit", "cancel_turn", "dispatch", "cancel_run")
 
 
 @pytest.mark.volume
-@pytest.mark.open_fault
 @pytest.mark.timeout(300)
 async def test_300_messages_decisions_and_reports_are_handled_once_each_and_in_order(restless_desk: Desk) -> None:
     """Issue C: 5 ms apart while the session continues as new at least five times; its history stays short."""
