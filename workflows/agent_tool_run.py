@@ -103,7 +103,7 @@ class AgentToolRun(ModelToolLoop):
 
     async def _outcome(self) -> AgentToolResult:
         if self._input.state is None:
-            await self._publish(run_started(workflow.info().workflow_id, self._input))
+            self._publish(run_started(workflow.info().workflow_id, self._input))
         if not len(self._log):
             self._log.append(await self._first_message())
         end = await self._take_steps()
@@ -156,7 +156,8 @@ class AgentToolRun(ModelToolLoop):
 
     async def _tell_end(self, result: AgentToolResult) -> None:
         await workflow.wait_condition(lambda: self._reports.is_published)
-        await self._publish(end_event(self._path(), result))
+        self._publish(end_event(self._path(), result))
+        await self.all_told()
         await workflow.wait_condition(lambda: self._reports.is_drained)
         if self._input.reports_to is None:
             return
@@ -168,9 +169,9 @@ class AgentToolRun(ModelToolLoop):
             # A session that is gone is no reason to fail (field case 7).
             workflow.logger.warning("the end of run %s could not be reported: %s", self._input.run_id, error)
 
-    async def _publish(self, event: RunEvent) -> None:
+    def _publish(self, event: RunEvent) -> None:
         source = workflow.info().workflow_id
-        await publish(PublishInput(source=source, settled=self._settled(), runs=(event,)))
+        publish(PublishInput(source=source, settled=self._settled(), runs=(event,)))
 
     def _path(self) -> str:
         return names.run_path_of(workflow.info().workflow_id) or self._input.run_id

@@ -67,7 +67,7 @@ class AwaitedRuns:
                 now=workflow.now(),
             )
             if refusal is not None:
-                await publish_refusal(self._workflow_id(request), request, refusal)
+                publish_refusal(self._workflow_id(request), request, refusal)
                 return refusal
             self._carriers[request.run_id] = asyncio.create_task(self._carry_to_end(request))
         await workflow.wait_condition(lambda: not self.registry.is_starting(request.run_id))
@@ -123,7 +123,7 @@ class AwaitedRuns:
             result = self._aborted(request)
         if run_id not in self._joined:
             if run_id not in self._told:
-                await publish_end(self._workflow_id(request), request, result)
+                publish_end(self._workflow_id(request), request, result)
             await announce_end(self.dispatcher, self.registry.info(run_id), result)
         self.registry.mark_ended(run_id, result, workflow.now())
         return result

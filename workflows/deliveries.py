@@ -1,7 +1,7 @@
 """Tells of the ends and milestones of watched runs: hooks, callbacks, and notices (DV, NT, OM rows)."""
 
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from datetime import timedelta
 
 from pydantic import JsonValue
@@ -28,7 +28,7 @@ LONGEST_RETRY_PAUSE = timedelta(minutes=10)
 """A delivery is tried for ever: the callback may be mended, and it is cleared with its run."""
 
 Submit = Callable[[UIMessage], None]
-Narrate = Callable[[UIMessage], Awaitable[None]]
+Narrate = Callable[[UIMessage], None]
 
 
 class Deliveries:
@@ -72,7 +72,7 @@ class Deliveries:
 
     async def _carry_out(self, path: str, record: RunRecord, delivery: Delivery) -> None:
         slot = delivery.slot
-        await self._publish_end(path, delivery.result)
+        self._publish_end(path, delivery.result)
         if not delivery.is_hook_done:
             await announce_end(self._dispatcher(path), record.info, delivery.result)
             self._registry.update_delivery(path, slot, is_hook_done=True)
@@ -83,7 +83,7 @@ class Deliveries:
         except ActivityError as error:
             if is_cancelled_exception(error):
                 raise
-            await self._note_failure(path, slot, failure_text(error))
+            self._note_failure(path, slot, failure_text(error))
         else:
             self._registry.update_delivery(path, slot, outcome="delivered", attempts=delivery.attempts + 1, error=None)
 
@@ -109,11 +109,11 @@ class Deliveries:
         message_id = f"detached-ms:{work.path}:{work.milestone}"
         message = UIMessage(id=message_id, role=role, parts=(TextPart(text=text),), metadata=metadata)
         if role == "assistant":
-            await self._narrate(message)
+            self._narrate(message)
         else:
             self._submit(message)
 
-    async def cancel_waiting(self) -> None:
+    def cancel_waiting(self) -> None:
         """Cancel what waits to be told to the conversation that was cleared, and say so (DV-14 as decided).
 
         Nested runs tell their own agents, which have no part in the conversation.
@@ -124,11 +124,11 @@ class Deliveries:
             for delivery in record.watch.deliveries:
                 if delivery.outcome is None and (record.path, delivery.slot) != self._at_work:
                     self._registry.update_delivery(record.path, delivery.slot, outcome="cancelled", due_at=None)
-                    await self._tell_event("agent_tool:detached:delivery_cancelled", record, delivery, "cancelled")
+                    self._tell_event("agent_tool:detached:delivery_cancelled", record, delivery, "cancelled")
 
-    async def _publish_end(self, path: str, result: AgentToolResult) -> None:
+    def _publish_end(self, path: str, result: AgentToolResult) -> None:
         """Tell the live log, in case that the run could not itself; it takes an end once."""
-        await publish(PublishInput(source=run_workflow_id(self._session_id, path), runs=(end_event(path, result),)))
+        publish(PublishInput(source=run_workflow_id(self._session_id, path), runs=(end_event(path, result),)))
 
     async def _tell(self, path: str, record: RunRecord, delivery: Delivery) -> None:
         options = record.watch.options if record.watch else None
@@ -158,7 +158,7 @@ class Deliveries:
         written = await call_hook(dispatcher, hook, row, *arguments, about=about)
         return written if isinstance(written, str) else ""
 
-    async def _note_failure(self, path: str, slot: str, error: str) -> None:
+    def _note_failure(self, path: str, slot: str, error: str) -> None:
         """Keep a delivery open, and say so (DV-06, DV-10 as decided)."""
         record = self._registry.record(path)
         delivery = self._registry.delivery(path, slot)
@@ -168,9 +168,9 @@ class Deliveries:
         pause = min(FIRST_RETRY_PAUSE * 2 ** min(attempts - 1, 10), LONGEST_RETRY_PAUSE)
         self._registry.update_delivery(path, slot, attempts=attempts, error=error, due_at=workflow.now() + pause)
         occasion = f"{slot}-{attempts}"
-        await self._tell_event("agent_tool:detached:delivery_failed", record, delivery, occasion, error=error)
+        self._tell_event("agent_tool:detached:delivery_failed", record, delivery, occasion, error=error)
 
-    async def _tell_event(
+    def _tell_event(
         self, event_type: EventType, record: RunRecord, delivery: Delivery, occasion: str, **more: JsonValue
     ) -> None:
         payload: dict[str, JsonValue] = {
@@ -182,7 +182,7 @@ class Deliveries:
         }
         event = Event(type=event_type, payload=payload)
         source = run_workflow_id(self._session_id, record.path)
-        await publish(PublishInput(source=source, events=(event,), occasion=f"/{occasion}"))
+        publish(PublishInput(source=source, events=(event,), occasion=f"/{occasion}"))
 
 
 def completion_text(result: AgentToolResult) -> str:

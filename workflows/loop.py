@@ -19,6 +19,7 @@ from workflows import options
 from workflows.awaited_runs import AwaitedRuns
 from workflows.dispatch import carry_out
 from workflows.message_pages import MessageLog
+from workflows.publishing import PublishingWorkflow
 from workflows.run_starts import Dispatcher
 
 LEFT_BEHIND = "the turn ended"
@@ -31,7 +32,7 @@ class LoopEnd:
     error: str | None = None
 
 
-class ModelToolLoop:
+class ModelToolLoop(PublishingWorkflow):
     """Model step, tool calls, model step, until the model calls no tool.
 
     A base of workflow classes: it brings the messages that the loop adds, the registry of the runs that it awaits, and
@@ -185,7 +186,7 @@ class ModelToolLoop:
 
     def _is_quiet(self) -> bool:
         """Tell whether nothing is under way that a continue-as-new would cut off."""
-        return workflow.all_handlers_finished() and not self._runs.progress_hooks.is_busy
+        return workflow.all_handlers_finished() and not self._runs.progress_hooks.is_busy and not self.untold
 
     def _report_state(self) -> ReportState | None:
         """Return what a continue-as-new carries of reports; a turn has none."""

@@ -1,6 +1,13 @@
-"""How workflows tell the live log of their course: in a local activity, which costs one event and no workflow task."""
+"""How workflows tell the live log of their course: by local activities, which cost an event each, and no workflow task.
+
+Nobody waits for one but a workflow that is about to close. When a workflow task brings a query while a local activity is
+under way, the SDK answers the query and delivers the activity's end with the next task, after that one's signals; a replay
+delivers it before them. So no command may depend on when it ends.
+"""
 
 import asyncio
+from contextlib import suppress
+from functools import partial
 
 from temporalio import workflow
 from temporalio.exceptions import ActivityError
@@ -16,20 +23,33 @@ from turnkeeper.turns import RunInput
 from workflows import options
 
 
-async def publish(told: PublishInput) -> None:
-    """Tell the live log; a log that does not take it is no reason to fail, and a cancel does not cut it off."""
-    telling = asyncio.create_task(_publish(told))
-    try:
-        await asyncio.shield(telling)
-    except asyncio.CancelledError:
-        await telling
-        raise
+class PublishingWorkflow:
+    """A base of workflow classes that tell the live log of their course."""
+
+    untold: int = 0
+    """How much of what was to be told has not been told yet."""
+
+    async def all_told(self) -> None:
+        """Wait until everything is told, whatever cancels: a workflow that has closed tells nothing any more."""
+        while self.untold:
+            with suppress(asyncio.CancelledError):
+                await workflow.wait_condition(lambda: not self.untold)
 
 
-async def publish_refusal(run_workflow_id: str, request: DispatchRunInput, refusal: AgentToolResult) -> None:
+def publish(told: PublishInput) -> asyncio.Task[None]:
+    """Tell the live log, beside the workflow's work; a log that does not take it is no reason to fail."""
+    teller = workflow.instance()
+    assert isinstance(teller, PublishingWorkflow)
+    teller.untold += 1
+    telling = workflow.start_local_activity_method(PublishActivities.publish, told, **options.publishing())
+    telling.add_done_callback(partial(_note_told, teller))
+    return telling
+
+
+def publish_refusal(run_workflow_id: str, request: DispatchRunInput, refusal: AgentToolResult) -> None:
     """Tell of a run that was not admitted (CC-06)."""
     error = RunError(run_id=_path(run_workflow_id), error=refusal.error or "", refused=True)
-    await publish(
+    publish(
         PublishInput(
             source=run_workflow_id,
             runs=(run_started(run_workflow_id, request), error),
@@ -38,9 +58,9 @@ async def publish_refusal(run_workflow_id: str, request: DispatchRunInput, refus
     )
 
 
-async def publish_end(run_workflow_id: str, request: DispatchRunInput, result: AgentToolResult) -> None:
+def publish_end(run_workflow_id: str, request: DispatchRunInput, result: AgentToolResult) -> None:
     """Tell of a run that could not tell itself: one that never started, or was terminated."""
-    await publish(
+    publish(
         PublishInput(
             source=run_workflow_id,
             runs=(run_started(run_workflow_id, request), end_event(_path(run_workflow_id), result)),
@@ -64,8 +84,8 @@ def _path(run_workflow_id: str) -> str:
     return names.run_path_of(run_workflow_id) or run_workflow_id
 
 
-async def _publish(told: PublishInput) -> None:
-    try:
-        await workflow.execute_local_activity_method(PublishActivities.publish, told, **options.publishing())
-    except ActivityError as error:
+def _note_told(teller: PublishingWorkflow, telling: asyncio.Task[None]) -> None:
+    teller.untold -= 1
+    error = None if telling.cancelled() else telling.exception()
+    if isinstance(error, ActivityError):
         workflow.logger.warning("the live log was not told: %s", failure_text(error))

@@ -93,7 +93,8 @@ class RunReports:
         while self._to_publish:
             reached = tuple(self._to_publish)
             self._to_publish.clear()
-            await publish(PublishInput(source=self._source, milestones=reached))
+            # One after the other, so that they are told in order.
+            await asyncio.wait([publish(PublishInput(source=self._source, milestones=reached))])
 
     async def _forward_all(self) -> None:
         while self._to_forward and self._forward is not None:

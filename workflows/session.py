@@ -51,7 +51,7 @@ from workflows import options
 from workflows.deliveries import Deliveries
 from workflows.message_pages import MessageLog
 from workflows.progress_hooks import ProgressHooks
-from workflows.publishing import publish
+from workflows.publishing import PublishingWorkflow, publish
 from workflows.run_starts import Dispatcher
 from workflows.run_watch import RunWatcher
 from workflows.session_runs import SessionRuns, shown_info
@@ -65,7 +65,7 @@ CLEARED = "the conversation was cleared"
 
 
 @workflow.defn(name=names.AGENT_SESSION)
-class AgentSession:
+class AgentSession(PublishingWorkflow):
     """Holds an instance's transcript, its registry of runs and its inbox.
 
     The inbox is worked off strictly first in, first out, one piece of work at a time.
@@ -178,7 +178,7 @@ class AgentSession:
         self._check_is_staying()
 
     @workflow.update(name=names.CLEAR_MESSAGES)
-    async def clear_messages(self, request: ClearMessagesInput) -> None:
+    def clear_messages(self, request: ClearMessagesInput) -> None:
         """Begin the conversation anew: what waits for its turn is aborted, and the turn that goes on as well."""
         if not self._is_new(request.request_id):
             return
@@ -188,9 +188,9 @@ class AgentSession:
             if turn.status not in TURN_END_STATUSES:
                 self._stop_turn(turn, CLEARED)
         self._inbox = deque(work for work in self._inbox if not isinstance(work, QueuedNotice))
-        await self._deliveries.cancel_waiting()
+        self._deliveries.cancel_waiting()
         event = Event(type="message:clear")
-        await publish(PublishInput(source=self._id, events=(event,), occasion=f"/clear-{self._revision}"))
+        publish(PublishInput(source=self._id, events=(event,), occasion=f"/clear-{self._revision}"))
 
     @workflow.update(name=names.SET_STATE)
     def set_state(self, request: SetStateInput) -> None:
@@ -293,17 +293,17 @@ class AgentSession:
                 status, error = "aborted", self._cancel_reasons.get(work.turn_id, "cancelled")
             else:
                 status, error = "error", failure_text(failure)
-            await self._publish_end(work.turn_id, status, error)
+            self._publish_end(work.turn_id, status, error)
             return status, error
         except WorkflowAlreadyStartedError:
             return "error", f"The turn id {work.turn_id} was used by an earlier session of this name. Send it again."
         return "completed", None
 
-    async def _publish_end(self, turn_id: str, status: TurnStatus, error: str) -> None:
+    def _publish_end(self, turn_id: str, status: TurnStatus, error: str) -> None:
         """Tell the live log of a turn's end, in case that the turn was terminated before it could."""
         failed, aborted = TurnError(turn_id=turn_id, error=error), TurnAborted(turn_id=turn_id, reason=error)
         event = aborted if status == "aborted" else failed
-        await publish(PublishInput(source=names.turn_workflow_id(self._id, turn_id), turn=event))
+        publish(PublishInput(source=names.turn_workflow_id(self._id, turn_id), turn=event))
 
     async def _start_turn(self, work: QueuedTurn) -> workflow.ChildWorkflowHandle[Any, TurnResult]:
         agent_type = work.profile.agent_type
@@ -340,10 +340,10 @@ class AgentSession:
             info = self._turns.add(message.id, _digest(message), message.id, workflow.now())
             self._inbox.append(QueuedTurn(turn_id=info.turn_id, message=message, profile=self._profile))
 
-    async def _narrate(self, message: UIMessage) -> None:
+    def _narrate(self, message: UIMessage) -> None:
         """Add a message of the assistant's outside a turn."""
         self._log.append(message)
-        await publish(PublishInput(source=self._id, message=message))
+        publish(PublishInput(source=self._id, message=message))
 
     def _find_reporting(self, reported: RunReported) -> tuple[Dispatcher, AgentToolRunInfo] | None:
         info = self._runs.registry.find_info(reported.path)
@@ -370,7 +370,8 @@ class AgentSession:
             raise RollingOver("this session is about to continue as new; send the update again")
 
     def _is_acting(self) -> bool:
-        return not workflow.all_handlers_finished() or self._progress_hooks.is_busy or self._watcher.is_busy
+        is_busy = self._progress_hooks.is_busy or self._watcher.is_busy or self.untold > 0
+        return is_busy or not workflow.all_handlers_finished()
 
     def _continuation(self) -> SessionInput:
         return SessionInput(

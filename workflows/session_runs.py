@@ -89,10 +89,10 @@ class SessionRuns:
                 watch=watch,
             )
             if refusal is None:
-                await self._warn_of_many(path)
+                self._warn_of_many(path)
                 await self._start(request)
             else:
-                await publish_refusal(self._workflow_id(path), request, refusal)
+                publish_refusal(self._workflow_id(path), request, refusal)
         await workflow.wait_condition(lambda: not self.registry.is_starting(path))
         info = self.registry.find_info(path)
         return DispatchRunResult(
@@ -203,7 +203,7 @@ class SessionRuns:
         self.registry.put_delivery(path, delivery)
         self._deliver(path, delivery)
 
-    async def _warn_of_many(self, path: str) -> None:
+    def _warn_of_many(self, path: str) -> None:
         """Say that a session watches many detached runs at once, which is more often a loop than a wish."""
         record = self.registry.record(path)
         live = sum(r.info.status in OPEN_STATUSES and bool(r.info.detached) for r in self.registry.records)
@@ -211,7 +211,7 @@ class SessionRuns:
             return
         payload: dict[str, JsonValue] = {"liveCount": live, "threshold": MANY_DETACHED_RUNS}
         event = Event(type="agent_tool:detached:live_count_warning", payload=payload)
-        await publish(PublishInput(source=self._workflow_id(path), events=(event,), occasion="/live-count"))
+        publish(PublishInput(source=self._workflow_id(path), events=(event,), occasion="/live-count"))
 
     async def _start(self, request: DispatchRunInput) -> None:
         path = request.path
@@ -231,7 +231,7 @@ class SessionRuns:
             self.registry.forget(path)
         except FailureError as error:
             result = error_result(request.run_id, request.profile.agent_type, failure_text(error))
-            await publish_end(self._workflow_id(path), request, result)
+            publish_end(self._workflow_id(path), request, result)
             self.end(path, result, workflow.now())
 
     def _note_silent_end(self, request: DispatchRunInput, child: asyncio.Task[AgentToolResult]) -> None:

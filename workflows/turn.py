@@ -1,7 +1,6 @@
 """AgentTurn: one turn of an instance."""
 
 import asyncio
-from contextlib import suppress
 
 from temporalio import workflow
 from temporalio.exceptions import ApplicationError
@@ -44,17 +43,17 @@ class AgentTurn(ModelToolLoop):
         turn_id = turn.turn_id
         try:
             if turn.state is None:
-                await self._publish(TurnStarted(turn_id=turn_id, message_id=self._message_id))
+                self._publish(TurnStarted(turn_id=turn_id, message_id=self._message_id))
             end = await self._take_steps()
         except asyncio.CancelledError:
             await self._runs.close(stop_reason())
-            await self._publish(TurnAborted(turn_id=turn_id, reason=stop_reason()))
+            self._publish(TurnAborted(turn_id=turn_id, reason=stop_reason()))
+            await self.all_told()
             raise
         await self._runs.close(stop_reason())
-        # A cancel that comes this late changes nothing any more.
-        with suppress(asyncio.CancelledError):
-            failed = TurnError(turn_id=turn_id, error=end.error or "")
-            await self._publish(TurnFinished(turn_id=turn_id) if end.error is None else failed)
+        failed = TurnError(turn_id=turn_id, error=end.error or "")
+        self._publish(TurnFinished(turn_id=turn_id) if end.error is None else failed)
+        await self.all_told()  # A cancel that comes this late changes nothing any more.
         if end.error is not None:
             raise ApplicationError(end.error, type=TURN_FAILED, non_retryable=True)
         return self.result()
@@ -68,9 +67,9 @@ class AgentTurn(ModelToolLoop):
         merged = merge_steps(steps)
         return TurnResult(message=merged[0] if merged else None, runs=self._runs.registry.records)
 
-    async def _publish(self, event: TurnEvent) -> None:
+    def _publish(self, event: TurnEvent) -> None:
         source = workflow.info().workflow_id
-        await publish(PublishInput(source=source, settled=self._settled(), turn=event))
+        publish(PublishInput(source=source, settled=self._settled(), turn=event))
 
     def _continue_as_new(self, state: LoopState) -> None:
         workflow.continue_as_new(self._input.model_copy(update={"state": state}))

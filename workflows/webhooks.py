@@ -106,9 +106,9 @@ class Webhooks:
         self._registry.update_delivery(path, slot, posting=posting)
         self._wake()
         if posting.outcome == "dead":
-            await self._publish_dead_letter(path, delivery, posting)
+            self._publish_dead_letter(path, delivery, posting)
 
-    async def _publish_dead_letter(self, path: str, delivery: Delivery, posting: Posting) -> None:
+    def _publish_dead_letter(self, path: str, delivery: Delivery, posting: Posting) -> None:
         event = Event(
             type="agent_tool:webhook:dead_letter",
             payload={
@@ -120,4 +120,4 @@ class Webhooks:
             },
         )
         source = names.run_workflow_id(self._session_id, path)
-        await publish(PublishInput(source=source, events=(event,), occasion=f"/webhook-{delivery.slot}"))
+        publish(PublishInput(source=source, events=(event,), occasion=f"/webhook-{delivery.slot}"))

@@ -15,7 +15,7 @@ PROMPT_SLOTS = 2
 WAITING_SLOTS = 3
 """Updates under way at a time whose handler waits for something, such as the start of a run."""
 
-WAITING_UPDATES = frozenset({names.DISPATCH_RUN, names.CANCEL_RUN, names.CLEAR_RUNS, names.CLEAR_MESSAGES})
+WAITING_UPDATES = frozenset({names.DISPATCH_RUN, names.CANCEL_RUN, names.CLEAR_RUNS})
 
 
 class UpdateSlots:
