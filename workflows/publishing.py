@@ -1,8 +1,8 @@
 """How workflows tell the live log of their course: by local activities, which cost an event each, and no workflow task.
 
-Nobody waits for one but a workflow that is about to close. When a workflow task brings a query while a local activity is
-under way, the SDK answers the query and delivers the activity's end with the next task, after that one's signals; a replay
-delivers it before them. So no command may depend on when it ends.
+Nobody waits for one but a workflow that is about to close. When a workflow task brings a query while a local activity
+is under way, the SDK answers the query and delivers the activity's end with the next task, after that one's signals; a
+replay delivers it before them. So no command may depend on when it ends.
 """
 
 import asyncio
