@@ -17,12 +17,21 @@ from activities.step_stream import StepStream
 from activities.transcripts import TranscriptReader
 from turnkeeper import names
 from turnkeeper.agents import Agent, ChatAgent
-from turnkeeper.chunks import PartsBuilder, StreamError, ToolInputAvailable, UIMessageChunk
+from turnkeeper.chunks import DataChunk, PartsBuilder, StreamError, ToolInputAvailable, UIMessageChunk
 from turnkeeper.detached import options_of
 from turnkeeper.errors import MODEL_REFUSED, MODEL_UNAVAILABLE, TranscriptUnreadable
 from turnkeeper.event_log.writer import EventWriter
 from turnkeeper.json_values import clean_json
-from turnkeeper.messages import Part, StepStartPart, ToolPart, UIMessage, close_open_calls
+from turnkeeper.messages import (
+    STEERING,
+    DataPart,
+    Part,
+    StepStartPart,
+    ToolPart,
+    UIMessage,
+    close_open_calls,
+    last_step,
+)
 from turnkeeper.registry import AgentRegistry
 from turnkeeper.runs import input_preview, shorten_error
 from turnkeeper.steps import (
@@ -83,6 +92,8 @@ class ModelCallActivities:
             source = call.source
             self._show_previous_step(source, messages)
             stream = StepStream(self._writer, source.workflow_id, source.step, activity.info().attempt)
+            for said in _steering(messages):
+                stream.add(DataChunk(type=said.type, id=said.id, data=said.data))
             try:
                 step_key = f"{source.workflow_id}/{source.step}"
                 async with self._agents.lend(call.agent_type, source, step_key, messages=messages) as agent:
@@ -94,8 +105,9 @@ class ModelCallActivities:
 
     def _show_previous_step(self, source: StepSource, messages: Sequence[UIMessage]) -> None:
         """Show the results that the workflow gathered, such as those of agent tools, and the step's end."""
-        if source.step and messages:
-            settled = SettledStep(step=source.step - 1, calls=tuple(messages[-1].tool_parts))
+        step = last_step(messages)
+        if source.step and step is not None:
+            settled = SettledStep(step=source.step - 1, calls=tuple(step.tool_parts))
             self._writer.add(*settled_entries(source.workflow_id, settled))
 
     async def _model_step(self, agent: Agent, call: CallModelInput, stream: StepStream, heart: Heart) -> StepResult:
@@ -108,7 +120,7 @@ class ModelCallActivities:
             agent.model,
             provider_messages(agent.instructions, agent.messages),
             provider_tools(list(agent.tools.values())),
-            agent.model_options,
+            {**agent.model_options, "tool_choice": "none"} if call.is_last and agent.tools else agent.model_options,
         )
         async for delta in deltas:
             builder.add(delta)
@@ -120,6 +132,12 @@ class ModelCallActivities:
         for part in result.message.tool_parts:
             stream.add(ToolInputAvailable(tool_call_id=part.tool_call_id, tool_name=part.tool_name, input=part.input))
         return result
+
+
+def _steering(messages: Sequence[UIMessage]) -> list[DataPart]:
+    """Return what was said into the turn since its last step."""
+    said = messages[-1].parts if messages and messages[-1].role == "assistant" else ()
+    return [part for part in said if isinstance(part, DataPart) and part.type == STEERING]
 
 
 def _step_result(registry: AgentRegistry, agent: Agent, call: CallModelInput, reply: ModelReply) -> StepResult:

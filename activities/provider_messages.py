@@ -7,7 +7,7 @@ from typing import Any
 from pydantic import JsonValue
 
 from turnkeeper.agents import Tool
-from turnkeeper.messages import FilePart, Part, StepStartPart, TextPart, ToolPart, UIMessage
+from turnkeeper.messages import STEERING, DataPart, FilePart, Part, StepStartPart, TextPart, ToolPart, UIMessage
 from turnkeeper.runs import compact_json
 
 ProviderMessage = dict[str, Any]
@@ -22,6 +22,7 @@ def provider_messages(instructions: str, messages: Sequence[UIMessage]) -> list[
         if message.role == "assistant":
             for step in _steps_of(message):
                 converted.extend(_step_messages(step))
+                converted.extend(_steering(step))
         else:
             converted.append({"role": message.role, "content": _content_of(message)})
     return converted
@@ -62,6 +63,13 @@ def _step_messages(step: list[Part]) -> Iterator[ProviderMessage]:
     yield message
     for call in calls:
         yield {"role": "tool", "tool_call_id": call.tool_call_id, "content": _result_text(call)}
+
+
+def _steering(step: list[Part]) -> Iterator[ProviderMessage]:
+    """Yield what people said into the turn after a step, in their own role."""
+    for part in step:
+        if isinstance(part, DataPart) and part.type == STEERING and isinstance(part.data, dict):
+            yield {"role": "user", "content": str(part.data.get("text") or "")}
 
 
 def _said(part: Part) -> str:

@@ -1,5 +1,10 @@
 """The activity that carries out one function tool call."""
 
+import asyncio
+from collections.abc import Coroutine
+from datetime import timedelta
+from typing import Any
+
 from temporalio import activity
 
 from activities.agent_objects import AgentObjects
@@ -13,6 +18,9 @@ from turnkeeper.runs import shorten_error
 from turnkeeper.runtime import ToolCall
 from turnkeeper.steps import CallToolInput, ToolResult
 from turnkeeper.tools import ArgumentError, FunctionTool, ResultError
+
+TOOL_GRACE = timedelta(seconds=10)
+"""How long a tool may take to stop: it sees its cancel as `asyncio.CancelledError`, and may tidy up for so long."""
 
 
 class ToolCallActivities:
@@ -33,10 +41,23 @@ class ToolCallActivities:
         )
         lent = self._agents.lend(call.agent_type, call.source, call.idempotency_key, tool_call=tool_call)
         async with beating(), lent as agent:
-            result = await _run(agent, call)
+            result = await _stopped_in_time(call, _run(agent, call))
         part = ToolPart(type=f"tool-{call.tool_name}", tool_call_id=call.tool_call_id, state="input-available")
         self._writer.add(output_entry(call.source.workflow_id, call.source.step, result.settle(part)))
         return result
+
+
+async def _stopped_in_time(call: CallToolInput, run: Coroutine[Any, Any, ToolResult]) -> ToolResult:
+    """Return a call's result; once the call is cancelled, wait for `TOOL_GRACE` at most until it has stopped."""
+    running = asyncio.create_task(run)
+    try:
+        return await asyncio.shield(running)
+    except asyncio.CancelledError:
+        running.cancel()
+        await asyncio.wait([running], timeout=TOOL_GRACE.total_seconds())
+        if not running.done():
+            activity.logger.error("the tool %s goes on although it was cancelled; nobody waits for it", call.tool_name)
+        raise
 
 
 async def _run(agent: Agent, call: CallToolInput) -> ToolResult:

@@ -45,6 +45,12 @@ class Cancel(RequestModel):
     reason: Annotated[str, StringConstraints(strip_whitespace=True, max_length=1_000)] | None = None
 
 
+class Steer(RequestModel):
+    """A message into something that goes on."""
+
+    message: Annotated[str, StringConstraints(min_length=1)]
+
+
 class DetachedRun(RequestModel):
     """How a run that nobody awaits is watched, and who is told of its end."""
 

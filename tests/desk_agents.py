@@ -90,6 +90,23 @@ class Clerk(Agent):
         return f"{name} is open"
 
 
+class Tidy(Clerk):
+    """Stops slowly."""
+
+    @tool
+    async def linger(self, name: str) -> str:
+        """Wait until cancelled, and then until the test opens the gate."""
+        calls.append(f"lingers {name}")
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            calls.append(f"tidies {name}")
+            await gate(f"tidy {name}").wait()
+            calls.append(f"tidied {name}")
+            raise
+        return "never"
+
+
 class Researcher(Clerk):
     """Researches a topic."""
 
@@ -380,6 +397,7 @@ AGENTS: tuple[type[Agent], ...] = (
     Following,
     Hooked,
     Lingering,
+    Tidy,
     Slow,
     Specialist,
     Stepping,

@@ -1,10 +1,12 @@
 """The agent-tool runs that a turn or run waits for."""
 
 import asyncio
+from contextlib import suppress
 
 from temporalio import workflow
 from temporalio.exceptions import (
     ActivityError,
+    ApplicationError,
     ChildWorkflowError,
     FailureError,
     WorkflowAlreadyStartedError,
@@ -16,6 +18,7 @@ from turnkeeper.dispatches import DispatchRunInput, RunRecord, RunReported
 from turnkeeper.errors import Conflict
 from turnkeeper.outcomes import error_result, failure_text, is_own_failure, result_from_failure
 from turnkeeper.runs import AgentToolResult, AgentToolRunInfo
+from turnkeeper.turns import WrapUpInput
 from workflows.progress_hooks import ProgressHooks
 from workflows.publishing import publish_end, publish_refusal
 from workflows.run_registry import RunRegistry
@@ -100,6 +103,15 @@ class AwaitedRuns:
         self._cancel_reasons[run_id] = reason
         follower.cancel(reason)
         return True
+
+    async def wrap_up(self, asked: WrapUpInput) -> None:
+        """Ask every run that goes on to finish with what it has; one that has just ended needs no asking."""
+        for run_id, follower in list(self._followers.items()):
+            if follower.done():
+                continue
+            run = workflow.get_external_workflow_handle(names.run_workflow_id(self.dispatcher.instance, run_id))
+            with suppress(ApplicationError):
+                await run.signal(names.WRAP_UP, asked)
 
     async def close(self, reason: str) -> None:
         """Admit no further run, cancel those that are open, and wait until their ends are announced."""

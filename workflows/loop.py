@@ -1,6 +1,7 @@
 """The model-tool loop that a turn and an agent-tool run share."""
 
 import asyncio
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 
@@ -10,19 +11,43 @@ from temporalio.exceptions import ActivityError, is_cancelled_exception
 from activities.model_calls import ModelCallActivities
 from turnkeeper import names
 from turnkeeper.dispatches import AgentProfile, CancelRunInput, DispatchRunInput, DispatchRunResult, RunReported
-from turnkeeper.messages import ToolPart, UIMessage, close_open_calls, settle_call
+from turnkeeper.errors import Conflict
+from turnkeeper.messages import ToolPart, UIMessage, close_open_calls, last_step, settle_call
 from turnkeeper.outcomes import cancel_reason, failure_text
 from turnkeeper.runs import AgentToolRunInfo
-from turnkeeper.steps import CallModelInput, Dispatch, SettledStep, StepResult
-from turnkeeper.turns import LoopState, MessagesInput, MessagesPage, ReportState, TranscriptRef
+from turnkeeper.steps import (
+    CallModelInput,
+    Dispatch,
+    FunctionToolDispatch,
+    RefusedDispatch,
+    SettledStep,
+    StepResult,
+    ToolResult,
+)
+from turnkeeper.turns import (
+    LoopState,
+    MessagesInput,
+    MessagesPage,
+    ReportState,
+    SteerInput,
+    TranscriptRef,
+    WrapUpInput,
+)
 from workflows import options
 from workflows.awaited_runs import AwaitedRuns
 from workflows.dispatch import carry_out
+from workflows.guidance import Guidance
 from workflows.message_pages import MessageLog
 from workflows.publishing import PublishingWorkflow
 from workflows.run_starts import Dispatcher
 
 LEFT_BEHIND = "the turn ended"
+WRAPPING_UP = "nothing more is run, for the work is being wrapped up"
+
+NO_LAST_ANSWER = "The work was to be wrapped up, and the model gave no last answer."
+
+WRAP_UP_GRACE = timedelta(seconds=30)
+"""How long function tools that are under way may still take when a turn or run is asked to wrap up."""
 
 
 @dataclass(frozen=True)
@@ -63,6 +88,9 @@ class ModelToolLoop(PublishingWorkflow):
         self._started_at = state.started_at if state else workflow.now()
         dispatcher = Dispatcher(info.workflow_id, instance, turn_id, profile, depth, silence_budget)
         self._runs = AwaitedRuns(dispatcher, state.runs if state else (), open_elsewhere)
+        self._guidance = Guidance(state.guidance if state else None, self._message_id)
+        self._function_calls: dict[str, asyncio.Task[ToolPart]] = {}
+        self._is_over = False
 
     @workflow.update(name=names.DISPATCH_RUN)
     async def dispatch_run(self, request: DispatchRunInput) -> DispatchRunResult:
@@ -86,6 +114,28 @@ class ModelToolLoop(PublishingWorkflow):
         """Cancel one awaited run, whose caller then gets the aborted result (CX-13); answers whether it was open."""
         return self._runs.cancel(request.run_id, request.reason or "cancelled")
 
+    @workflow.update(name=names.STEER)
+    def steer(self, said: SteerInput) -> None:
+        """Put a message before the model, with its next step; if it was about to end, it takes one more."""
+        self._guidance.steer(said)
+
+    @steer.validator
+    def _check_steer(self, said: SteerInput) -> None:
+        if self._is_over:
+            raise Conflict("it has just ended; send a message to the agent instead")
+
+    @workflow.signal(name=names.WRAP_UP)
+    async def wrap_up(self, asked: WrapUpInput) -> None:
+        """Finish with what there is: runs wrap up too, function tools have a while to end, one last answer follows."""
+        if self._guidance.is_wrapping_up or self._is_over:
+            return
+        self._guidance.wrap_up(asked)
+        await self._runs.wrap_up(asked)
+        with suppress(TimeoutError):
+            await workflow.wait_condition(lambda: not self._function_calls, timeout=WRAP_UP_GRACE)
+        for call in self._function_calls.values():
+            call.cancel()
+
     @workflow.signal(name=names.RUN_REPORTED)
     def run_reported(self, reported: RunReported) -> None:
         """Have `on_progress` hear of a run's report."""
@@ -103,10 +153,13 @@ class ModelToolLoop(PublishingWorkflow):
 
     async def _take_steps(self) -> LoopEnd:
         try:
-            while self._steps < self._profile.max_steps:
-                step = await self._call_model()
+            while (is_last := self._guidance.is_wrapping_up) or self._steps < self._profile.max_steps:
+                self._take_guidance()
+                step = await self._call_model(is_last)
                 await self._finish_step(step)
-                if not step.dispatches:
+                if is_last:
+                    return LoopEnd(error=None if step.message.text else NO_LAST_ANSWER)
+                if not step.dispatches and not self._guidance.is_waiting:
                     return LoopEnd()
                 await self._roll_over_if_long()
         except ActivityError as error:
@@ -114,15 +167,22 @@ class ModelToolLoop(PublishingWorkflow):
                 raise asyncio.CancelledError from error
             return LoopEnd(error=failure_text(error))
         finally:
+            self._is_over = True
             self._close_open_step()
         return LoopEnd(error=f"The agent stopped at its limit of {self._profile.max_steps} steps without an answer.")
 
-    async def _call_model(self) -> StepResult:
+    def _take_guidance(self) -> None:
+        said = self._guidance.take()
+        if said is not None:
+            self._log.append(said)
+
+    async def _call_model(self, is_last: bool) -> StepResult:
         request = CallModelInput(
             agent_type=self._profile.agent_type,
             source=self._runs.dispatcher.source(self._steps),
             transcript=self._transcript(),
             message_id=self._message_id,
+            is_last=is_last,
         )
         return await workflow.execute_activity_method(
             ModelCallActivities.call_model, request, **options.model_step(self._profile, self._steps)
@@ -145,7 +205,19 @@ class ModelToolLoop(PublishingWorkflow):
 
     async def _carry_out(self, call: ToolPart, dispatch: Dispatch, position: int) -> None:
         """Carry out one call of the open step; its result counts from then on, whatever becomes of the others."""
-        settled = await carry_out(self._runs, call, dispatch, self._steps, position)
+        if self._guidance.is_wrapping_up:
+            dispatch = RefusedDispatch(error=WRAPPING_UP)
+        carrying = asyncio.create_task(carry_out(self._runs, call, dispatch, self._steps, position))
+        if isinstance(dispatch, FunctionToolDispatch):
+            self._function_calls[call.tool_call_id] = carrying
+        try:
+            settled = await carrying
+        except (ActivityError, asyncio.CancelledError) as error:
+            if not is_cancelled_exception(error) or workflow.cancellation_reason() is not None:
+                raise
+            settled = ToolResult(error=f"The call was stopped: {WRAPPING_UP}").settle(call)
+        finally:
+            self._function_calls.pop(call.tool_call_id, None)
         if self._open_step is not None:
             self._open_step = settle_call(self._open_step, settled)
 
@@ -158,9 +230,10 @@ class ModelToolLoop(PublishingWorkflow):
 
     def _settled(self) -> SettledStep | None:
         """Return the last step, all of whose calls have results by now, for the live log."""
-        if self._shown_step is None or not len(self._log):
+        step = last_step(self._log.messages)
+        if self._shown_step is None or step is None:
             return None
-        return SettledStep(step=self._shown_step, calls=tuple(self._log.messages[-1].tool_parts))
+        return SettledStep(step=self._shown_step, calls=tuple(step.tool_parts))
 
     def _transcript(self) -> tuple[TranscriptRef, ...]:
         own = TranscriptRef(
@@ -180,6 +253,7 @@ class ModelToolLoop(PublishingWorkflow):
                     steps=self._steps,
                     runs=self._runs.registry.records,
                     reports=self._report_state(),
+                    guidance=self._guidance.state,
                     started_at=self._started_at,
                 )
             )

@@ -2,7 +2,6 @@
 
 import asyncio
 from collections import deque
-from hashlib import blake2b
 from typing import Any
 
 from temporalio import workflow
@@ -22,7 +21,7 @@ from turnkeeper.errors import RollingOver
 from turnkeeper.events import Event
 from turnkeeper.frames import TurnAborted, TurnError
 from turnkeeper.messages import UIMessage
-from turnkeeper.outcomes import failure_text
+from turnkeeper.outcomes import cancel_reason, failure_text
 from turnkeeper.runs import AgentToolRunInfo
 from turnkeeper.search_attributes import instance_attributes
 from turnkeeper.steps import PublishInput
@@ -55,8 +54,8 @@ from workflows.publishing import PublishingWorkflow, publish
 from workflows.run_starts import Dispatcher
 from workflows.run_watch import RunWatcher
 from workflows.session_runs import SessionRuns, shown_info
-from workflows.stopped_turns import read_stopped_turn
-from workflows.turn_ledger import TurnLedger
+from workflows.stopped_turns import end_of_turn, read_stopped_turn
+from workflows.turn_ledger import TurnLedger, message_digest
 
 REMEMBERED_REQUESTS = 200
 """Requests whose ids a session remembers, for one that comes twice around a continue-as-new."""
@@ -95,7 +94,17 @@ class AgentSession(PublishingWorkflow):
 
     @workflow.run
     async def run(self, session: SessionInput) -> None:
-        """Work off the inbox, and start anew with it when the history has grown long."""
+        """Work off the inbox, and start anew with it when the history has grown long, until cancelled."""
+        try:
+            await self._serve()
+        except asyncio.CancelledError:
+            reason = cancel_reason(workflow.cancellation_reason())
+            for turn in self._turns.latest:
+                if turn.status not in TURN_END_STATUSES:
+                    self._turns.end(turn.turn_id, "aborted", reason, workflow.now())
+            raise
+
+    async def _serve(self) -> None:
         watching = asyncio.create_task(self._watcher.watch())
         self._progress_hooks.resume()
         while True:
@@ -131,13 +140,15 @@ class AgentSession(PublishingWorkflow):
         known = self._turns.find(request.submission_id)
         if known is not None:
             return known
-        info = self._turns.add(request.submission_id, _digest(request.message), request.message.id, workflow.now())
+        info = self._turns.add(
+            request.submission_id, message_digest(request.message), request.message.id, workflow.now()
+        )
         self._inbox.append(QueuedTurn(turn_id=info.turn_id, message=request.message, profile=request.profile))
         return info
 
     @submit.validator
     def _check_submission(self, request: SubmitInput) -> None:
-        self._turns.check(request.submission_id, _digest(request.message))
+        self._turns.check(request.submission_id, message_digest(request.message))
 
     @workflow.update(name=names.CANCEL_TURN)
     def cancel_turn(self, request: CancelTurnInput) -> TurnInfo:
@@ -282,7 +293,7 @@ class AgentSession(PublishingWorkflow):
             self._active = await self._start_turn(work)
             if work.turn_id in self._cancel_reasons:
                 self._active.cancel(self._cancel_reasons[work.turn_id])
-            self._add(await self._active)
+            self._add(await end_of_turn(self._active))
         except ChildWorkflowError as failure:
             if workflow.cancellation_reason() is not None:
                 # The session itself is cancelled, and has taken its turn along.
@@ -337,7 +348,7 @@ class AgentSession(PublishingWorkflow):
     def _submit_notice(self, message: UIMessage) -> None:
         """Queue a message of ours for a turn; the same message id again is the same message (NT-02)."""
         if self._turns.find(message.id) is None:
-            info = self._turns.add(message.id, _digest(message), message.id, workflow.now())
+            info = self._turns.add(message.id, message_digest(message), message.id, workflow.now())
             self._inbox.append(QueuedTurn(turn_id=info.turn_id, message=message, profile=self._profile))
 
     def _narrate(self, message: UIMessage) -> None:
@@ -387,9 +398,3 @@ class AgentSession(PublishingWorkflow):
             reports=self._progress_hooks.waiting,
             reconcile_at=self._watcher.reconcile_at,
         )
-
-
-def _digest(message: UIMessage) -> str:
-    """Return a fingerprint of what a message says; its id may differ between two tries."""
-    content = message.model_copy(update={"id": ""}).model_dump_json()
-    return blake2b(content.encode(), digest_size=16).hexdigest()

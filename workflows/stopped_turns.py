@@ -1,4 +1,7 @@
-"""Saves what a turn had written when it failed or was stopped."""
+"""How a session stops a turn and saves what it had written when it failed or was stopped."""
+
+import asyncio
+from typing import Any
 
 from temporalio import workflow
 from temporalio.exceptions import ActivityError, is_cancelled_exception
@@ -6,7 +9,7 @@ from temporalio.exceptions import ActivityError, is_cancelled_exception
 from activities.run_watch import RunWatchActivities
 from turnkeeper import names
 from turnkeeper.messages import close_open_calls
-from turnkeeper.outcomes import failure_text
+from turnkeeper.outcomes import cancel_reason, failure_text
 from turnkeeper.turns import TurnResult
 from workflows import options
 
@@ -28,3 +31,12 @@ async def read_stopped_turn(session_id: str, turn_id: str) -> TurnResult:
         return result
     closed = close_open_calls(result.message, "The call was stopped: the turn ended.")
     return result.model_copy(update={"message": closed})
+
+
+async def end_of_turn(turn: workflow.ChildWorkflowHandle[Any, TurnResult]) -> TurnResult:
+    """Wait for a turn's end; a cancel of the session reaches it with the session's reason (CX-02)."""
+    try:
+        return await asyncio.shield(turn)
+    except asyncio.CancelledError:
+        turn.cancel(cancel_reason(workflow.cancellation_reason()))
+        return await turn

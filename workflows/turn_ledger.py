@@ -2,8 +2,10 @@
 
 from collections.abc import Iterable
 from datetime import datetime
+from hashlib import blake2b
 
 from turnkeeper.errors import Conflict, NotFound
+from turnkeeper.messages import UIMessage
 from turnkeeper.turns import TurnInfo, TurnRecord, TurnStatus
 
 REMEMBERED_TURNS = 500
@@ -100,3 +102,9 @@ class TurnLedger:
         for turn in ended[: max(0, len(self._records) - REMEMBERED_TURNS)]:
             del self._records[turn.turn_id]
             del self._by_submission[turn.submission_id]
+
+
+def message_digest(message: UIMessage) -> str:
+    """Return a fingerprint of what a message says; its id may differ between two tries."""
+    content = message.model_copy(update={"id": ""}).model_dump_json()
+    return blake2b(content.encode(), digest_size=16).hexdigest()

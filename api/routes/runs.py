@@ -6,10 +6,10 @@ from uuid import uuid4
 
 from fastapi import APIRouter, Query, Response
 
-from api.dependencies import Instance, InstanceDependency, RunPathDependency
+from api.dependencies import IdempotencyKey, Instance, InstanceDependency, RunPathDependency
 from api.errors import OverLimit
-from api.schemas import Cancel, Cleared, DispatchRun, MilestoneView, RunView
-from turnkeeper import names
+from api.schemas import Cancel, Cleared, DispatchRun, MilestoneView, RunView, Steer
+from turnkeeper import guidance, names
 from turnkeeper.detached import Detached, Milestones, options_of
 from turnkeeper.dispatches import AgentProfile, DetachedOptions, DispatchRunInput
 from turnkeeper.errors import InvalidRequest, NotFound
@@ -104,6 +104,25 @@ async def cancel_run(instance: InstanceDependency, path: RunPathDependency, body
     return await get_run(instance, path)
 
 
+@router.post("/{run_path:path}/steer", responses={409: {"description": "It does not go on."}})
+async def steer_run(
+    instance: InstanceDependency, path: RunPathDependency, body: Steer, idempotency_key: IdempotencyKey = None
+) -> RunView:
+    """Put a message before the model, before the next step of a run that goes on."""
+    await instance.client.runs.info(instance.session_id, path)
+    workflow_id = _workflow_id(instance, path)
+    await guidance.steer(instance.client.requests, workflow_id, body.message, idempotency_key or uuid4().hex)
+    return await get_run(instance, path)
+
+
+@router.post("/{run_path:path}/wrap_up", responses={409: {"description": "It does not go on."}})
+async def wrap_up_run(instance: InstanceDependency, path: RunPathDependency, body: Cancel | None = None) -> RunView:
+    """Ask a run that goes on to finish with what it has: no more tools, one last answer."""
+    await instance.client.runs.info(instance.session_id, path)
+    await guidance.wrap_up(instance.client.requests, _workflow_id(instance, path), body.reason if body else None)
+    return await get_run(instance, path)
+
+
 @router.get("/{run_path:path}")
 async def get_run(instance: InstanceDependency, path: RunPathDependency) -> RunView:
     """Return one run: its registry row, and what it says of itself."""
@@ -161,7 +180,11 @@ def _url(instance: Instance, path: RunPath) -> str:
 
 
 def _view(instance: Instance, path: RunPath, info: AgentToolRunInfo) -> RunView:
+    return RunView(url=_url(instance, path), workflow_id=_workflow_id(instance, path), **dict(info))
+
+
+def _workflow_id(instance: Instance, path: RunPath) -> str:
     workflow_id = instance.session_id
     for run_id in path:
         workflow_id = names.run_workflow_id(workflow_id, run_id)
-    return RunView(url=_url(instance, path), workflow_id=workflow_id, **dict(info))
+    return workflow_id

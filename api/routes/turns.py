@@ -7,7 +7,7 @@ from fastapi import APIRouter, Query, Response
 from pydantic import JsonValue
 
 from api.dependencies import IdempotencyKey, Instance, InstanceDependency, PathName
-from api.schemas import Cancel, InstanceView, SubmitTurn, TurnView, UserMessage
+from api.schemas import Cancel, InstanceView, Steer, SubmitTurn, TurnView, UserMessage
 from turnkeeper import names
 from turnkeeper.errors import Unavailable
 from turnkeeper.messages import UIMessage, user_message
@@ -63,7 +63,7 @@ async def list_turns(instance: InstanceDependency) -> list[TurnView]:
 async def get_turn(instance: InstanceDependency, turn_id: PathName) -> TurnView:
     """Return one turn with what the assistant has written in it."""
     try:
-        turn = await instance.client.turn(instance.agent, instance.name, turn_id)
+        turn = await instance.client.standing(instance.agent, instance.name, turn_id)
     except Unavailable:
         status = await instance.client.turn_status(instance.agent, instance.name, turn_id)
         workflow_id = names.turn_workflow_id(instance.session_id, turn_id)
@@ -77,6 +77,30 @@ async def cancel_turn(instance: InstanceDependency, turn_id: PathName, body: Can
     """Stop a turn and the runs that it awaits; without effect on one that has ended."""
     reason = body.reason if body else None
     return _view(instance, await instance.client.cancel_turn(instance.agent, instance.name, turn_id, reason))
+
+
+@router.post("/turns/{turn_id}/steer", responses={409: {"description": "It does not go on."}})
+async def steer_turn(
+    instance: InstanceDependency, turn_id: PathName, body: Steer, idempotency_key: IdempotencyKey = None
+) -> TurnView:
+    """Put a message before the model, before the next step of a turn that goes on."""
+    turn = await instance.client.turn(instance.agent, instance.name, turn_id)
+    await instance.client.steer_turn(instance.agent, instance.name, turn_id, body.message, idempotency_key)
+    return _view(instance, turn)
+
+
+@router.post("/turns/{turn_id}/wrap_up", responses={409: {"description": "It does not go on."}})
+async def wrap_up_turn(instance: InstanceDependency, turn_id: PathName, body: Cancel | None = None) -> TurnView:
+    """Ask a turn that goes on to finish with what it has: no more tools, one last answer."""
+    turn = await instance.client.turn(instance.agent, instance.name, turn_id)
+    await instance.client.wrap_up_turn(instance.agent, instance.name, turn_id, body.reason if body else None)
+    return _view(instance, turn)
+
+
+@router.delete("", status_code=204)
+async def destroy_instance(instance: InstanceDependency, body: Cancel | None = None) -> None:
+    """End an instance: turns are aborted, detached runs go on; a later message begins anew."""
+    await instance.client.destroy(instance.agent, instance.name, body.reason if body else None)
 
 
 @router.get("/messages")

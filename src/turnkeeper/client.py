@@ -12,7 +12,7 @@ from temporalio.api.workflowservice.v1 import DescribeTaskQueueRequest
 from temporalio.client import Client, WorkflowExecutionStatus, WorkflowFailureError
 from temporalio.service import RPCError
 
-from turnkeeper import names
+from turnkeeper import guidance, names
 from turnkeeper.errors import InvalidRequest, NotFound, TooLarge, Unavailable
 from turnkeeper.json_values import clean_json
 from turnkeeper.messages import FilePart, UIMessage
@@ -204,6 +204,31 @@ class TurnkeeperClient:
         session_id = self.session_id(agent_type, name)
         request = CancelTurnInput(turn_id=turn_id, reason=reason)
         return await self.requests.update(session_id, names.CANCEL_TURN, request, TurnInfo)
+
+    async def steer_turn(
+        self, agent_type: str, name: str, turn_id: str, text: str, message_id: str | None = None
+    ) -> None:
+        """Put a message before the model, before the next step of a turn that goes on; see `guidance.steer`."""
+        workflow_id = names.turn_workflow_id(self.session_id(agent_type, name), turn_id)
+        await guidance.steer(self.requests, workflow_id, text, message_id or uuid4().hex)
+
+    async def wrap_up_turn(self, agent_type: str, name: str, turn_id: str, reason: str | None = None) -> None:
+        """Ask a turn that goes on to finish with what it has; see `guidance.wrap_up`."""
+        workflow_id = names.turn_workflow_id(self.session_id(agent_type, name), turn_id)
+        await guidance.wrap_up(self.requests, workflow_id, reason)
+
+    async def destroy(self, agent_type: str, name: str, reason: str | None = None) -> None:
+        """End an instance: its turns are aborted with the runs that they await; its detached runs go on.
+
+        A later message begins a new conversation under the same name.
+
+        Raises:
+            NotFound: no such instance.
+            Unavailable: Temporal did not answer.
+        """
+        session_id = self.session_id(agent_type, name)
+        await self.requests.describe(session_id)
+        await self.requests.cancel(session_id, reason or "cancelled")
 
     async def messages(self, agent_type: str, name: str) -> list[UIMessage]:
         """Return an instance's transcript; a turn that is going on adds its message when it ends.

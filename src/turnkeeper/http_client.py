@@ -178,6 +178,43 @@ class HttpClient:
         path = f"{_instance(agent, name)}/turns/{quote(turn_id, safe='')}/cancel"
         return await self._post(path, Turn, {"reason": reason})
 
+    async def steer_turn(self, agent: str, name: str, turn_id: str, message: str, key: str | None = None) -> Turn:
+        """Put a message before the model, before the next step of a turn that goes on.
+
+        Args:
+            agent: the agent's type.
+            name: the instance's name.
+            turn_id: the turn.
+            message: what to say.
+            key: the same key again is the same message.
+
+        Raises:
+            Conflict: the turn has not begun, or has ended.
+            NotFound: no such turn.
+            Unavailable: nobody answered.
+        """
+        path = f"{_instance(agent, name)}/turns/{quote(turn_id, safe='')}/steer"
+        return await self._post(path, Turn, {"message": message}, _keyed(key))
+
+    async def wrap_up_turn(self, agent: str, name: str, turn_id: str, reason: str | None = None) -> Turn:
+        """Ask a turn that goes on to finish with what it has: no more tools, one last answer.
+
+        Raises:
+            Conflict: the turn has not begun, or has ended.
+            NotFound: no such turn.
+            Unavailable: nobody answered.
+        """
+        path = f"{_instance(agent, name)}/turns/{quote(turn_id, safe='')}/wrap_up"
+        return await self._post(path, Turn, {"reason": reason})
+
+    async def steer_run(self, agent: str, name: str, run: str, message: str, key: str | None = None) -> Run:
+        """Put a message before the model, before the next step of a run that goes on; see `steer_turn`."""
+        return await self._post(f"{_instance(agent, name, run)}/steer", Run, {"message": message}, _keyed(key))
+
+    async def wrap_up_run(self, agent: str, name: str, run: str, reason: str | None = None) -> Run:
+        """Ask a run that goes on to finish with what it has; see `wrap_up_turn`."""
+        return await self._post(f"{_instance(agent, name, run)}/wrap_up", Run, {"reason": reason})
+
     async def cancel_run(self, agent: str, name: str, run: str, reason: str | None = None) -> Run:
         """Cancel the run at a path; without effect on one that has ended (CX-12).
 
@@ -232,6 +269,10 @@ class HttpClient:
             return TypeAdapter(answer_type).validate_json(answer.content)
         except ValidationError as error:
             raise TurnkeeperError(f"{answer.url} does not answer as Turnkeeper's API does") from error
+
+
+def _keyed(key: str | None) -> dict[str, str]:
+    return {} if key is None else {"Idempotency-Key": key}
 
 
 def _instance(agent: str, name: str, run: str | None = None) -> str:

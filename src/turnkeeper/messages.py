@@ -151,6 +151,10 @@ class UIMessage(WireModel):
         return [part for part in self.parts if isinstance(part, ToolPart)]
 
 
+STEERING = "data-steering"
+"""The type of the parts that keep what was said into a turn, inside the assistant's message."""
+
+
 def user_message(message_id: str, text: str) -> UIMessage:
     """Return a user message that says `text`."""
     return UIMessage(id=message_id, role="user", parts=(TextPart(text=text),))
@@ -187,6 +191,14 @@ def merge_steps(messages: Iterable[UIMessage]) -> list[UIMessage]:
         else:
             merged.append(message)
     return merged
+
+
+def last_step(messages: Sequence[UIMessage]) -> UIMessage | None:
+    """Return the last model step among a loop's messages; what was said into it may come after."""
+    for message in reversed(messages):
+        if any(isinstance(part, StepStartPart) for part in message.parts):
+            return message
+    return None
 
 
 def last_assistant_text(messages: Sequence[UIMessage]) -> str:

@@ -26,8 +26,10 @@ CANCEL_RUN = "cancel_run"
 CLEAR_RUNS = "clear_runs"
 CLEAR_MESSAGES = "clear_messages"
 SET_STATE = "set_state"
+STEER = "steer"
 
 REPORT = "report"
+WRAP_UP = "wrap_up"
 RUN_REPORTED = "run_reported"
 RUN_FINISHED = "run_finished"
 

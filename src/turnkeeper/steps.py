@@ -36,6 +36,8 @@ class CallModelInput(WireModel):
     """The conversation, in pieces that are read one after the other."""
     message_id: str
     """The id that the step's message gets."""
+    is_last: bool = False
+    """Whether the turn or run is to finish with this step: the model may call no tool."""
 
 
 class FunctionToolDispatch(WireModel):

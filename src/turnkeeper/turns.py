@@ -88,6 +88,30 @@ class CancelTurnInput(WireModel):
     reason: str | None = None
 
 
+class SteerInput(WireModel):
+    """A message into a turn or run that goes on, for the model to read before its next step."""
+
+    message_id: str
+    """The sender's: the same id again is the same message."""
+    text: str
+
+
+class WrapUpInput(WireModel):
+    """Asks a turn or run to finish with what it has."""
+
+    reason: str | None = None
+
+
+class GuidanceState(WireModel):
+    """What was said into a loop, between two of its steps."""
+
+    waiting: tuple[SteerInput, ...] = ()
+    """Not yet put before the model."""
+    seen: tuple[str, ...] = ()
+    """The ids of all that was said."""
+    is_wrapping_up: bool = False
+
+
 class ClearMessagesInput(WireModel):
     """Asks to begin the conversation anew."""
 
@@ -267,6 +291,7 @@ class LoopState(WireModel):
     runs: tuple[RunRecord, ...] = ()
     reports: ReportState | None = None
     """Of a run; a turn reports to nobody."""
+    guidance: GuidanceState | None = None
     started_at: AwareDatetime
 
 

@@ -1,6 +1,7 @@
 """The HTTP client against the real API, through connections that break, and against feeds that say odd things."""
 
 import asyncio
+import json
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import aclosing, suppress
 from datetime import timedelta
@@ -435,3 +436,26 @@ class ScriptedFeed(_Listener):
             kind = "text/html"
         writer.write(f"HTTP/1.1 {status} -\r\nContent-Type: {kind}\r\nConnection: close\r\n\r\n{body}".encode())
         await writer.drain()
+
+
+async def test_the_http_client_has_both_strengths(client: HttpClient, name: str) -> None:
+    """Issue D: over HTTP and in Python; what does not go on is a `Conflict`."""
+    query = f"call wait {json.dumps({'name': name})}"
+    turn = await client.submit("Assistant", name, f"call research {json.dumps({'query': query})}")
+    await eventually(lambda: _noted(f"wait {name}"), bool)
+    await client.steer_run("Assistant", name, "1-0-0", "say short", "k")
+    await client.steer_turn("Assistant", name, turn.turn_id, "say it all")
+    await client.wrap_up_run("Assistant", name, "1-0-0")
+    gate(name).set()
+    ended = await client.wait("Assistant", name, turn.turn_id)
+    assert (ended.status, ended.message.text if ended.message else "") == ("completed", "it all")
+    for strength in (
+        client.steer_turn("Assistant", name, turn.turn_id, "say more"),
+        client.wrap_up_turn("Assistant", name, turn.turn_id),
+    ):
+        with pytest.raises(Conflict):
+            await strength
+
+
+async def _noted(text: str) -> bool:
+    return text in calls

@@ -259,12 +259,13 @@ STEPS: list[tuple[WireModel, str]] = [
         """{"workflowId": "t/A/n/turns/1", "instance": "t/A/n", "turnId": "1", "step": 0}""",
     ),
     (
-        CallModelInput(agent_type="A", source=SOURCE, transcript=(REF,), message_id="turn-1"),
+        CallModelInput(agent_type="A", source=SOURCE, transcript=(REF,), message_id="turn-1", is_last=True),
         """{
             "agentType": "A",
             "source": {"workflowId": "t/A/n/turns/1", "instance": "t/A/n", "turnId": "1", "step": 0},
             "transcript": [{"workflowId": "t/A/n", "firstTemporalRunId": "f", "revision": 0, "length": 2}],
-            "messageId": "turn-1"
+            "messageId": "turn-1",
+            "isLast": true
         }""",
     ),
     (
@@ -273,7 +274,8 @@ STEPS: list[tuple[WireModel, str]] = [
             "agentType": "A",
             "source": {"workflowId": "t/A/n/turns/1", "instance": "t/A/n", "turnId": "1", "step": 0},
             "transcript": [],
-            "messageId": "turn-1"
+            "messageId": "turn-1",
+            "isLast": false
         }""",
     ),
     (

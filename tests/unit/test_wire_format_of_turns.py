@@ -16,6 +16,7 @@ from turnkeeper.runs import AgentToolMilestone, AgentToolProgress, AgentToolResu
 from turnkeeper.turns import (
     CancelTurnInput,
     ClearMessagesInput,
+    GuidanceState,
     InstanceState,
     LoopState,
     MessagesInput,
@@ -30,12 +31,14 @@ from turnkeeper.turns import (
     SessionInput,
     SessionSnapshot,
     SetStateInput,
+    SteerInput,
     SubmitInput,
     TranscriptRef,
     TurnInfo,
     TurnInput,
     TurnRecord,
     TurnResult,
+    WrapUpInput,
 )
 from turnkeeper.wire import WireModel
 
@@ -126,6 +129,26 @@ TURNS: list[tuple[WireModel, str]] = [
     (
         CancelTurnInput(turn_id="1"),
         """{"turnId": "1"}""",
+    ),
+    (
+        SteerInput(message_id="m", text="t"),
+        """{"messageId": "m", "text": "t"}""",
+    ),
+    (
+        WrapUpInput(reason="r"),
+        """{"reason": "r"}""",
+    ),
+    (
+        WrapUpInput(),
+        "{}",
+    ),
+    (
+        GuidanceState(waiting=(SteerInput(message_id="m", text="t"),), seen=("m",), is_wrapping_up=True),
+        """{"waiting": [{"messageId": "m", "text": "t"}], "seen": ["m"], "isWrappingUp": true}""",
+    ),
+    (
+        GuidanceState(),
+        """{"waiting": [], "seen": [], "isWrappingUp": false}""",
     ),
     (
         SessionSnapshot(
@@ -374,7 +397,14 @@ TURNS: list[tuple[WireModel, str]] = [
         }""",
     ),
     (
-        LoopState(messages=(MESSAGE,), steps=1, runs=(RECORD,), reports=ReportState(), started_at=AT),
+        LoopState(
+            messages=(MESSAGE,),
+            steps=1,
+            runs=(RECORD,),
+            reports=ReportState(),
+            guidance=GuidanceState(),
+            started_at=AT,
+        ),
         """{
             "messages": [{"id": "m", "role": "user", "parts": [{"type": "text", "text": "hi"}]}],
             "steps": 1,
@@ -392,6 +422,7 @@ TURNS: list[tuple[WireModel, str]] = [
                 }
             ],
             "reports": {"milestones": [], "seen": []},
+            "guidance": {"waiting": [], "seen": [], "isWrappingUp": false},
             "startedAt": "2026-01-02T03:04:05Z"
         }""",
     ),
