@@ -186,13 +186,14 @@ class SessionRuns:
     async def clear(self, request: ClearRunsInput) -> int:
         """Remove rows, having cancelled the runs that go on; nothing is delivered of them any more (CL-09)."""
         now = workflow.now()
-        paths = [record.path for record in self.registry.records if _is_meant(record, request, now)]
-        for path in paths:
-            info = self.registry.find_info(path)
-            if info is not None and info.status in OPEN_STATUSES:
-                await request_cancel(self._workflow_id(path), "The run was cleared.")
-            self.registry.forget(path)
-        return len(paths)
+        meant = [record for record in self.registry.records if _is_meant(record, request, now)]
+        # All are forgotten before the first is cancelled, whose end may be heard while the next one's cancel is sent.
+        for record in meant:
+            self.registry.forget(record.path)
+        for record in meant:
+            if record.info.status in OPEN_STATUSES:
+                await request_cancel(self._workflow_id(record.path), "The run was cleared.")
+        return len(meant)
 
     def _add_delivery(self, path: str, slot: Literal["finish", "give_up"], result: AgentToolResult) -> None:
         record = self.registry.record(path)
