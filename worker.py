@@ -16,7 +16,8 @@ from activities.agent_objects import AgentObjects
 from activities.author_workflows import AuthorWorkflowActivities
 from activities.heartbeats import HEARTBEAT_INTERVAL
 from activities.hook_calls import HookActivities
-from activities.model_calls import ModelCallActivities, ModelClient
+from activities.model_answers import ModelClient
+from activities.model_calls import ModelCallActivities
 from activities.progress_reports import ProgressReporter
 from activities.publishing import PublishActivities
 from activities.run_watch import RunWatchActivities

@@ -12,11 +12,12 @@ from uuid import uuid4
 from pydantic import JsonValue
 from temporalio.exceptions import ApplicationError
 
+from activities.context_overflow import is_context_overflow
 from activities.failures import final_failure, passing_failure
 from activities.model_replies import CallDelta, ModelDelta
 from activities.provider_messages import ProviderMessage
 from activities.retry_after import retry_after
-from turnkeeper.errors import MODEL_REFUSED, MODEL_UNAVAILABLE
+from turnkeeper.errors import CONTEXT_OVERFLOW, MODEL_REFUSED, MODEL_UNAVAILABLE
 from turnkeeper.json_values import clean_text
 from turnkeeper.messages import FilePart, SourceUrlPart
 from turnkeeper.models import CustomModel, CustomModelToolCall
@@ -138,6 +139,8 @@ def _failure_of(model: str, error: Exception) -> ApplicationError:
     status = getattr(error, "status_code", None)
     # Where litellm itself stumbles over an answer, it puts its traceback into the text.
     text = f"The model {model} could not answer: {str(error).partition('Traceback (most recent call last)')[0].strip()}"
+    if is_context_overflow(status if isinstance(status, int) else None, f"{text} {getattr(error, 'code', None) or ''}"):
+        return final_failure(text, CONTEXT_OVERFLOW)
     is_connection = isinstance(error, litellm.APIConnectionError | litellm.Timeout | ConnectionError)
     if is_connection or status in _PASSING_STATUSES or (isinstance(status, int) and status >= 500):
         return passing_failure(text, MODEL_UNAVAILABLE, _wished_wait(error))

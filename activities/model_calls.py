@@ -1,26 +1,28 @@
 """The activity that takes one model step."""
 
 import json
-from collections.abc import AsyncIterator, Mapping, Sequence
-from typing import Any, Protocol
+from collections.abc import Sequence
+from itertools import count
 
 from pydantic import JsonValue, TypeAdapter
 from temporalio import activity
 
 from activities.agent_objects import AgentObjects
-from activities.failures import final_failure, passing_failure
+from activities.failures import final_failure
 from activities.heartbeats import Heart, beating
-from activities.model_replies import UNNAMED, ModelDelta, ModelReply, ModelToolCall, ReplyBuilder
-from activities.provider_messages import ProviderMessage, provider_messages, provider_tools
-from activities.publishing import settled_entries
+from activities.model_answers import ModelAnswer, ModelClient
+from activities.model_replies import UNNAMED, ModelReply, ModelToolCall
+from activities.publishing import event_entry, settled_entries
+from activities.recovery_events import recovered, recovery_events
 from activities.step_stream import StepStream
 from activities.transcripts import TranscriptReader
 from turnkeeper import names
 from turnkeeper.agents import Agent, ChatAgent
 from turnkeeper.chunks import DataChunk, PartsBuilder, StreamError, ToolInputAvailable, UIMessageChunk
 from turnkeeper.detached import options_of
-from turnkeeper.errors import MODEL_REFUSED, MODEL_UNAVAILABLE, TranscriptUnreadable
+from turnkeeper.errors import MODEL_REFUSED, TranscriptUnreadable
 from turnkeeper.event_log.writer import EventWriter
+from turnkeeper.events import Event
 from turnkeeper.json_values import clean_json
 from turnkeeper.messages import (
     STEERING,
@@ -52,19 +54,6 @@ _CHUNK: TypeAdapter[UIMessageChunk] = TypeAdapter(UIMessageChunk)
 CUT_OFF = "Your output was cut off by the length limit, so nothing was run. Ask for less at once."
 
 
-class ModelClient(Protocol):
-    """Calls models; its failures are Temporal application failures that say whether trying again may help."""
-
-    def stream(
-        self,
-        model: str,
-        messages: Sequence[ProviderMessage],
-        tools: Sequence[Mapping[str, JsonValue]],
-        options: Mapping[str, Any],
-    ) -> AsyncIterator[ModelDelta]:
-        """Answer a conversation, piece by piece."""
-
-
 class ModelCallActivities:
     """Takes model steps for agents."""
 
@@ -91,7 +80,7 @@ class ModelCallActivities:
                 raise final_failure(str(error), error.wire_type) from error
             source = call.source
             self._show_previous_step(source, messages)
-            stream = StepStream(self._writer, source.workflow_id, source.step, activity.info().attempt)
+            stream = StepStream(self._writer, source.workflow_id, source.step, self._first_attempt(call.agent_type))
             for said in _steering(messages):
                 stream.add(DataChunk(type=said.type, id=said.id, data=said.data))
             try:
@@ -103,6 +92,12 @@ class ModelCallActivities:
             finally:
                 await stream.close()
 
+    def _first_attempt(self, agent_type: str) -> int:
+        """Return by which number the log knows this attempt: each of the agent's models has one of its own."""
+        registry = self._agents.registry
+        models = 1 + len(registry.get(agent_type).fallback_models) if agent_type in registry.agent_types else 1
+        return (activity.info().attempt - 1) * models + 1
+
     def _show_previous_step(self, source: StepSource, messages: Sequence[UIMessage]) -> None:
         """Show the results that the workflow gathered, such as those of agent tools, and the step's end."""
         step = last_step(messages)
@@ -111,27 +106,21 @@ class ModelCallActivities:
             self._writer.add(*settled_entries(source.workflow_id, settled))
 
     async def _model_step(self, agent: Agent, call: CallModelInput, stream: StepStream, heart: Heart) -> StepResult:
-        if not agent.model:
-            raise final_failure(
-                f"The agent {call.agent_type} names no model. Set `model`, such as 'openai/gpt-5-mini'.", MODEL_REFUSED
-            )
-        builder = ReplyBuilder(call.source.step, stream.add)
-        deltas = self._models.stream(
-            agent.model,
-            provider_messages(agent.instructions, agent.messages),
-            provider_tools(list(agent.tools.values())),
-            {**agent.model_options, "tool_choice": "none"} if call.is_last and agent.tools else agent.model_options,
-        )
-        async for delta in deltas:
-            builder.add(delta)
-            heart.progress += 1
-        reply = builder.finish()
-        if reply.is_empty:
-            raise passing_failure(f"The model {agent.model} gave an empty answer.", MODEL_UNAVAILABLE)
-        result = _step_result(self._agents.registry, agent, call, reply)
+        noted = count(1)
+
+        def note(event: Event) -> None:
+            occasion = f"{call.source.step}/{activity.info().attempt}/{next(noted)}"
+            self._writer.add(event_entry(call.source.workflow_id, occasion, event))
+
+        for event in recovery_events(call.source.turn_id, activity.info()):
+            note(event)
+        answer = ModelAnswer(self._models, agent, call, stream, heart, note)
+        result = _step_result(self._agents.registry, agent, call, await answer.get())
         for part in result.message.tool_parts:
             stream.add(ToolInputAvailable(tool_call_id=part.tool_call_id, tool_name=part.tool_name, input=part.input))
-        return result
+        if activity.info().attempt > 1:
+            note(recovered(call.source.turn_id, activity.info()))
+        return result.model_copy(update={"compaction": answer.compaction})
 
 
 def _steering(messages: Sequence[UIMessage]) -> list[DataPart]:

@@ -10,6 +10,7 @@ from turnkeeper import names
 from turnkeeper.chunks import FinishStep, ToolOutputAvailable, ToolOutputError, UIMessageChunk
 from turnkeeper.event_log.entries import EntryKind, NewEntry
 from turnkeeper.event_log.writer import EventWriter
+from turnkeeper.events import Event
 from turnkeeper.frames import END_KINDS, RunEvent, TurnEvent
 from turnkeeper.messages import ToolPart
 from turnkeeper.names import run_path_of
@@ -73,6 +74,11 @@ def output_entry(source: str, step: int, call: ToolPart) -> NewEntry:
     # end, both are told, and the later one counts.
     digest = blake2b(chunk.model_dump_json().encode(), digest_size=6).hexdigest()
     return _entry(source, f"output/{step}/{call.tool_call_id}/{digest}", "chunk", chunk)
+
+
+def event_entry(source: str, occasion: str, event: Event) -> NewEntry:
+    """Return the entry of a diagnostic event; the same occasion again is the same event."""
+    return _entry(source, f"event/{event.type}/{occasion}", "event", event)
 
 
 def _entry(source: str, key: str, kind: EntryKind, body: WireModel) -> NewEntry:

@@ -55,6 +55,13 @@ class StepStream:
             else:
                 self._timer = asyncio.get_running_loop().call_later(delay, self._write)
 
+    def restart(self) -> None:
+        """Begin the step anew: what was shown so far is superseded."""
+        self._write()
+        self._attempt += 1
+        self._count = 0
+        self.add(StartStep())
+
     async def close(self) -> None:
         """Write what is left, and wait until it is in the log or the log is given up."""
         self._write()

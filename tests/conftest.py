@@ -15,7 +15,7 @@ from temporalio.client import Client
 from webhook_receiver import WEBHOOK_SECRET, Receiver, webhook_receiver
 
 import worker
-from activities.model_calls import ModelClient
+from activities.model_answers import ModelClient
 from turnkeeper.client import TurnkeeperClient
 from turnkeeper.dev_server import DevServer, dev_server
 from turnkeeper.event_log.entries import EventLog

@@ -107,6 +107,25 @@ class Tidy(Clerk):
         return "never"
 
 
+class Windowed(Clerk):
+    """Has a small context: the model server's answers fill it."""
+
+    context_window = 20
+    delegate = agent_tool("Clerk", description="Have it done.", input=Topic)
+
+
+class Backed(Clerk):
+    """Has models to fall back on."""
+
+    fallback_models = ("openai/second", "openai/third")
+
+
+class Impatient(Clerk):
+    """Waits for each piece of an answer a moment only."""
+
+    stream_stall_timeout = timedelta(milliseconds=300)
+
+
 class Researcher(Clerk):
     """Researches a topic."""
 
@@ -398,6 +417,9 @@ AGENTS: tuple[type[Agent], ...] = (
     Hooked,
     Lingering,
     Tidy,
+    Windowed,
+    Backed,
+    Impatient,
     Slow,
     Specialist,
     Stepping,

@@ -268,7 +268,7 @@ class ModelServer:
             reply = await self._wait_out(self._reply(chat, problem), client_left)
             chat.closed_by_client = client_left.done()
             if not client_left.done():
-                await self._answer(chat, reply, scope, receive, send)
+                await self._answer(chat, reply, scope, receive, send, client_left)
         finally:
             client_left.cancel()
             self._count_open(-1)
@@ -308,6 +308,7 @@ class ModelServer:
         scope: Scope,
         receive: Receive,
         send: Send,
+        client_left: asyncio.Task[None],
     ) -> None:
         match reply:
             case Refuse():
@@ -318,7 +319,8 @@ class ModelServer:
             case Trickle():
                 begun = self._events(chat, Say(reply.text))[:-2]
                 rest = self._events(chat, Say(reply.then))[1:]
-                await self._send_in_two(send, b"".join(begun), reply.until, b"".join(rest))
+                await self._send_in_two(send, b"".join(begun), reply.until, b"".join(rest), client_left)
+                chat.closed_by_client = client_left.done()
             case Say() | Call() | Empty() if chat.is_streamed:
                 events = b"".join(self._events(chat, reply))
                 await Response(events, media_type="text/event-stream")(scope, receive, send)
@@ -328,12 +330,14 @@ class ModelServer:
             case _:
                 assert_never(reply)
 
-    async def _send_in_two(self, send: Send, begun: bytes, until: asyncio.Event, rest: bytes) -> None:
+    async def _send_in_two(
+        self, send: Send, begun: bytes, until: asyncio.Event, rest: bytes, client_left: asyncio.Task[None]
+    ) -> None:
         headers = [(b"content-type", b"text/event-stream")]
         await send({"type": "http.response.start", "status": 200, "headers": headers})
         await send({"type": "http.response.body", "body": begun, "more_body": True})
         waits = [asyncio.ensure_future(until.wait()), asyncio.ensure_future(self._stopping.wait())]
-        await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait([*waits, client_left], return_when=asyncio.FIRST_COMPLETED)
         for wait in waits:
             wait.cancel()
         await send({"type": "http.response.body", "body": rest, "more_body": False})

@@ -7,7 +7,7 @@ from pathlib import Path
 from temporalio.client import Client
 
 import worker
-from activities.model_calls import ModelClient
+from activities.model_answers import ModelClient
 from turnkeeper.dev_server import dev_server
 from turnkeeper.event_log.writer import EventWriter
 from turnkeeper.registry import AgentRegistry

@@ -5,13 +5,15 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 
+from pydantic import JsonValue
 from temporalio import workflow
-from temporalio.exceptions import ActivityError, is_cancelled_exception
+from temporalio.exceptions import ActivityError, RetryState, is_cancelled_exception
 
 from activities.model_calls import ModelCallActivities
 from turnkeeper import names
 from turnkeeper.dispatches import AgentProfile, CancelRunInput, DispatchRunInput, DispatchRunResult, RunReported
 from turnkeeper.errors import Conflict
+from turnkeeper.events import Event
 from turnkeeper.messages import ToolPart, UIMessage, close_open_calls, last_step, settle_call
 from turnkeeper.outcomes import cancel_reason, failure_text
 from turnkeeper.runs import AgentToolRunInfo
@@ -19,12 +21,14 @@ from turnkeeper.steps import (
     CallModelInput,
     Dispatch,
     FunctionToolDispatch,
+    PublishInput,
     RefusedDispatch,
     SettledStep,
     StepResult,
     ToolResult,
 )
 from turnkeeper.turns import (
+    ContextState,
     LoopState,
     MessagesInput,
     MessagesPage,
@@ -38,13 +42,18 @@ from workflows.awaited_runs import AwaitedRuns
 from workflows.dispatch import carry_out
 from workflows.guidance import Guidance
 from workflows.message_pages import MessageLog
-from workflows.publishing import PublishingWorkflow
+from workflows.publishing import PublishingWorkflow, publish
 from workflows.run_starts import Dispatcher
 
 LEFT_BEHIND = "the turn ended"
 WRAPPING_UP = "nothing more is run, for the work is being wrapped up"
 
 NO_LAST_ANSWER = "The work was to be wrapped up, and the model gave no last answer."
+
+MAX_REFUSED_STEPS = 5
+"""Steps in a row without a call that could be carried out; a model that goes on like that never gets anywhere."""
+
+ONLY_REFUSED = f"In {MAX_REFUSED_STEPS} steps in a row the model made only calls that cannot be carried out."
 
 WRAP_UP_GRACE = timedelta(seconds=30)
 """How long function tools that are under way may still take when a turn or run is asked to wrap up."""
@@ -55,6 +64,8 @@ class LoopEnd:
     """How a loop ended: with an answer, or with what kept it from one."""
 
     error: str | None = None
+    is_exhausted: bool = False
+    """Whether a step failed at every attempt that it had."""
 
 
 class ModelToolLoop(PublishingWorkflow):
@@ -75,6 +86,7 @@ class ModelToolLoop(PublishingWorkflow):
         open_elsewhere: int,
         state: LoopState | None,
         silence_budget: timedelta | None = None,
+        context: ContextState | None = None,
     ) -> None:
         """Begin, or go on from `state` after a continue-as-new."""
         info = workflow.info()
@@ -89,6 +101,8 @@ class ModelToolLoop(PublishingWorkflow):
         dispatcher = Dispatcher(info.workflow_id, instance, turn_id, profile, depth, silence_budget)
         self._runs = AwaitedRuns(dispatcher, state.runs if state else (), open_elsewhere)
         self._guidance = Guidance(state.guidance if state else None, self._message_id)
+        self._context = (state.context if state else context) or ContextState()
+        self._refused_steps = (state.refused_steps if state else None) or 0
         self._function_calls: dict[str, asyncio.Task[ToolPart]] = {}
         self._is_over = False
 
@@ -152,6 +166,12 @@ class ModelToolLoop(PublishingWorkflow):
         return [record.info for record in self._runs.registry.records]
 
     async def _take_steps(self) -> LoopEnd:
+        end = await self._steps_to_an_end()
+        if end.error is not None:
+            self._publish_failure(end)
+        return end
+
+    async def _steps_to_an_end(self) -> LoopEnd:
         try:
             while (is_last := self._guidance.is_wrapping_up) or self._steps < self._profile.max_steps:
                 self._take_guidance()
@@ -161,15 +181,29 @@ class ModelToolLoop(PublishingWorkflow):
                     return LoopEnd(error=None if step.message.text else NO_LAST_ANSWER)
                 if not step.dispatches and not self._guidance.is_waiting:
                     return LoopEnd()
+                if self._refused_steps >= MAX_REFUSED_STEPS:
+                    return LoopEnd(error=ONLY_REFUSED)
                 await self._roll_over_if_long()
         except ActivityError as error:
             if is_cancelled_exception(error):
                 raise asyncio.CancelledError from error
-            return LoopEnd(error=failure_text(error))
+            is_exhausted = error.retry_state is RetryState.MAXIMUM_ATTEMPTS_REACHED
+            return LoopEnd(error=failure_text(error), is_exhausted=is_exhausted)
         finally:
             self._is_over = True
             self._close_open_step()
         return LoopEnd(error=f"The agent stopped at its limit of {self._profile.max_steps} steps without an answer.")
+
+    def _publish_failure(self, end: LoopEnd) -> None:
+        """Tell that no answer came about (OE-12), and whether the attempts of a step were used up (OE-18)."""
+        request = self._runs.dispatcher.turn_id
+        failed: dict[str, JsonValue] = {"requestId": request, "stage": "turn", "error": end.error}
+        events = [Event(type="chat:request:failed", payload={**failed, "messagesPersisted": bool(len(self._log))})]
+        if end.is_exhausted:
+            reason: dict[str, JsonValue] = {"requestId": request, "reason": "max_attempts_exceeded"}
+            events.insert(0, Event(type="chat:recovery:exhausted", payload=reason))
+        occasion = f"/failed-{self._steps}"
+        publish(PublishInput(source=workflow.info().workflow_id, events=tuple(events), occasion=occasion))
 
     def _take_guidance(self) -> None:
         said = self._guidance.take()
@@ -183,10 +217,18 @@ class ModelToolLoop(PublishingWorkflow):
             transcript=self._transcript(),
             message_id=self._message_id,
             is_last=is_last,
+            context=self._context,
         )
-        return await workflow.execute_activity_method(
+        step = await workflow.execute_activity_method(
             ModelCallActivities.call_model, request, **options.model_step(self._profile, self._steps)
         )
+        self._context = ContextState(
+            compaction=step.compaction or self._context.compaction,
+            tokens=step.usage.input_tokens + step.usage.output_tokens,
+        )
+        is_refused = bool(step.dispatches) and all(isinstance(each, RefusedDispatch) for each in step.dispatches)
+        self._refused_steps = self._refused_steps + 1 if is_refused else 0
+        return step
 
     async def _finish_step(self, step: StepResult) -> None:
         """Carry out a step's calls, all at once, and add the step with their results to the transcript."""
@@ -254,6 +296,8 @@ class ModelToolLoop(PublishingWorkflow):
                     runs=self._runs.registry.records,
                     reports=self._report_state(),
                     guidance=self._guidance.state,
+                    context=self._context,
+                    refused_steps=self._refused_steps or None,
                     started_at=self._started_at,
                 )
             )

@@ -19,7 +19,6 @@ from turnkeeper.dispatches import (
 )
 from turnkeeper.errors import RollingOver
 from turnkeeper.events import Event
-from turnkeeper.frames import TurnAborted, TurnError
 from turnkeeper.messages import UIMessage
 from turnkeeper.outcomes import cancel_reason, failure_text
 from turnkeeper.runs import AgentToolRunInfo
@@ -54,7 +53,7 @@ from workflows.publishing import PublishingWorkflow, publish
 from workflows.run_starts import Dispatcher
 from workflows.run_watch import RunWatcher
 from workflows.session_runs import SessionRuns, shown_info
-from workflows.stopped_turns import end_of_turn, read_stopped_turn
+from workflows.stopped_turns import context_of, end_of_turn, publish_turn_end, read_stopped_turn
 from workflows.turn_ledger import TurnLedger, message_digest
 
 REMEMBERED_REQUESTS = 200
@@ -78,6 +77,7 @@ class AgentSession(PublishingWorkflow):
         self._log = MessageLog(session.messages)
         self._revision = session.revision
         self._state = session.state
+        self._context = session.context
         self._seen_requests = deque(session.seen_requests, maxlen=REMEMBERED_REQUESTS)
         self._inbox = deque(session.queue)
         self._turns = TurnLedger(session.turns, session.turns_submitted)
@@ -194,6 +194,7 @@ class AgentSession(PublishingWorkflow):
         if not self._is_new(request.request_id):
             return
         self._log.clear()
+        self._context = None
         self._revision += 1
         for turn in self._turns.latest:
             if turn.status not in TURN_END_STATUSES:
@@ -304,17 +305,11 @@ class AgentSession(PublishingWorkflow):
                 status, error = "aborted", self._cancel_reasons.get(work.turn_id, "cancelled")
             else:
                 status, error = "error", failure_text(failure)
-            self._publish_end(work.turn_id, status, error)
+            publish_turn_end(self._id, work.turn_id, status, error)
             return status, error
         except WorkflowAlreadyStartedError:
             return "error", f"The turn id {work.turn_id} was used by an earlier session of this name. Send it again."
         return "completed", None
-
-    def _publish_end(self, turn_id: str, status: TurnStatus, error: str) -> None:
-        """Tell the live log of a turn's end, in case that the turn was terminated before it could."""
-        failed, aborted = TurnError(turn_id=turn_id, error=error), TurnAborted(turn_id=turn_id, reason=error)
-        event = aborted if status == "aborted" else failed
-        publish(PublishInput(source=names.turn_workflow_id(self._id, turn_id), turn=event))
 
     async def _start_turn(self, work: QueuedTurn) -> workflow.ChildWorkflowHandle[Any, TurnResult]:
         agent_type = work.profile.agent_type
@@ -326,6 +321,7 @@ class AgentSession(PublishingWorkflow):
                 profile=work.profile,
                 transcript=self._transcript(),
                 open_runs=self._runs.registry.open_count,
+                context=self._context,
             ),
             result_type=TurnResult,
             **options.awaited_child(
@@ -337,8 +333,10 @@ class AgentSession(PublishingWorkflow):
         return child
 
     def _add(self, result: TurnResult) -> None:
-        if result.message is not None and self._turn_revision == self._revision:
-            self._log.append(result.message)
+        if self._turn_revision == self._revision:
+            self._context = context_of(result, len(self._log)) or self._context
+            if result.message is not None:
+                self._log.append(result.message)
         self._runs.registry.take_over(result.runs, workflow.now())
 
     def _queue_delivery(self, path: str, delivery: Delivery) -> None:
@@ -391,6 +389,7 @@ class AgentSession(PublishingWorkflow):
             messages=self._log.messages,
             revision=self._revision,
             state=self._state,
+            context=self._context,
             seen_requests=tuple(self._seen_requests),
             queue=tuple(self._inbox),
             turns=self._turns.records,

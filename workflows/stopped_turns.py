@@ -8,10 +8,13 @@ from temporalio.exceptions import ActivityError, is_cancelled_exception
 
 from activities.run_watch import RunWatchActivities
 from turnkeeper import names
+from turnkeeper.frames import TurnAborted, TurnError
 from turnkeeper.messages import close_open_calls
 from turnkeeper.outcomes import cancel_reason, failure_text
-from turnkeeper.turns import TurnResult
+from turnkeeper.steps import PublishInput
+from turnkeeper.turns import ContextState, TurnResult, TurnStatus
 from workflows import options
+from workflows.publishing import publish
 
 
 async def read_stopped_turn(session_id: str, turn_id: str) -> TurnResult:
@@ -40,3 +43,25 @@ async def end_of_turn(turn: workflow.ChildWorkflowHandle[Any, TurnResult]) -> Tu
     except asyncio.CancelledError:
         turn.cancel(cancel_reason(workflow.cancellation_reason()))
         return await turn
+
+
+def context_of(result: TurnResult, length: int) -> ContextState | None:
+    """Return how full a turn left its model's context, in terms of its session's messages.
+
+    Args:
+        result: the turn's.
+        length: how many messages the session had when the turn began. A turn that had to summarise its own steps knew
+            them as messages of their own; the session takes the summary for what came before the turn.
+    """
+    context = result.context
+    if context is None or context.compaction is None or context.compaction.replaces <= length:
+        return context
+    kept = context.compaction.model_copy(update={"replaces": length})
+    return context.model_copy(update={"compaction": kept})
+
+
+def publish_turn_end(session_id: str, turn_id: str, status: TurnStatus, error: str) -> None:
+    """Tell the live log of a turn's end, in case that the turn was terminated before it could."""
+    failed, aborted = TurnError(turn_id=turn_id, error=error), TurnAborted(turn_id=turn_id, reason=error)
+    event = aborted if status == "aborted" else failed
+    publish(PublishInput(source=names.turn_workflow_id(session_id, turn_id), turn=event))

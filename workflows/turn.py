@@ -30,6 +30,7 @@ class AgentTurn(ModelToolLoop):
             base=turn.transcript,
             open_elsewhere=turn.open_runs,
             state=turn.state,
+            context=turn.context,
         )
         self._input = turn
 
@@ -65,7 +66,9 @@ class AgentTurn(ModelToolLoop):
         if self._open_step is not None:
             steps = (*steps, self._open_step)
         merged = merge_steps(steps)
-        return TurnResult(message=merged[0] if merged else None, runs=self._runs.registry.records)
+        return TurnResult(
+            message=merged[0] if merged else None, runs=self._runs.registry.records, context=self._context
+        )
 
     def _publish(self, event: TurnEvent) -> None:
         source = workflow.info().workflow_id

@@ -83,6 +83,13 @@ class Agent:
     """The system prompt; may be a property."""
     model_options: Mapping[str, Any] = {}
     """More arguments for the model call, such as `temperature`."""
+    fallback_models: ClassVar[Sequence[str]] = ()
+    """Models to try in order, within the same attempt of a step, when `model` fails."""
+    stream_stall_timeout: ClassVar[timedelta | None] = None
+    """How long a model's stream may stand still before the attempt has failed; for ever by default."""
+    context_window: ClassVar[int | None] = None
+    """Tokens that the model takes; at 80 % of them the conversation is compacted before the next step. Without, it is
+    compacted when the provider refuses it as too long."""
     max_steps: ClassVar[int] = 20
     """How many model steps a turn may take before it ends in an error."""
     max_concurrent_agent_tools: ClassVar[int | None] = None

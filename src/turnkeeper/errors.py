@@ -22,6 +22,7 @@ TURN_FAILED = "TurnFailed"
 RUN_FAILED = "RunFailed"
 MODEL_REFUSED = "ModelRefused"
 MODEL_UNAVAILABLE = "ModelUnavailable"
+CONTEXT_OVERFLOW = "ContextOverflow"
 UNKNOWN_AGENT = "UnknownAgent"
 
 

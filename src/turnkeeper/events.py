@@ -11,6 +11,14 @@ EventType = Literal[
     "agent_tool:detached:delivery_failed",
     "agent_tool:detached:live_count_warning",
     "agent_tool:webhook:dead_letter",
+    "chat:context:compacted",
+    "chat:recovery:attempt",
+    "chat:recovery:completed",
+    "chat:recovery:detected",
+    "chat:recovery:exhausted",
+    "chat:request:failed",
+    "chat:stream:stalled",
+    "chat:transcript:repaired",
     "message:clear",
 ]
 

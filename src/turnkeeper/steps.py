@@ -10,7 +10,7 @@ from turnkeeper.events import Event
 from turnkeeper.frames import RunEvent, TurnEvent
 from turnkeeper.messages import ToolPart, UIMessage
 from turnkeeper.runs import AgentToolMilestone, AgentToolResult, Display
-from turnkeeper.turns import Report, TranscriptRef
+from turnkeeper.turns import Compaction, ContextState, Report, TranscriptRef
 from turnkeeper.wire import WireModel
 
 
@@ -36,6 +36,7 @@ class CallModelInput(WireModel):
     """The conversation, in pieces that are read one after the other."""
     message_id: str
     """The id that the step's message gets."""
+    context: ContextState | None = None
     is_last: bool = False
     """Whether the turn or run is to finish with this step: the model may call no tool."""
 
@@ -88,6 +89,8 @@ class StepResult(WireModel):
     usage: Usage = Usage()
     model: str | None = None
     """The model that answered."""
+    compaction: Compaction | None = None
+    """How the conversation had to be shortened for this step, if it had to be."""
 
 
 class CallToolInput(WireModel):

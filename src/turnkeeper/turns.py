@@ -187,6 +187,22 @@ class TurnRecord(WireModel):
     """A fingerprint of the message."""
 
 
+class Compaction(WireModel):
+    """Stands for the beginning of a conversation that is too long for its model."""
+
+    summary: str
+    replaces: Annotated[int, Field(ge=0)]
+    """How many messages, from the first, the model is not shown any more."""
+
+
+class ContextState(WireModel):
+    """How full a model's context is, and what was done about it."""
+
+    compaction: Compaction | None = None
+    tokens: int = 0
+    """What the last step took, input and output, as the provider counts."""
+
+
 class SessionInput(WireModel):
     """Starts, or continues, an instance's session."""
 
@@ -200,6 +216,7 @@ class SessionInput(WireModel):
     revision: int = 0
     """How often the messages were cleared."""
     state: InstanceState = InstanceState()
+    context: ContextState | None = None
     seen_requests: tuple[str, ...] = ()
     """The ids of the latest requests that must not be carried out twice."""
     turns: tuple[TurnRecord, ...] = ()
@@ -217,6 +234,7 @@ class TurnInput(WireModel):
     profile: AgentProfile
     transcript: TranscriptRef
     """The conversation up to and with the message that the turn answers."""
+    context: ContextState | None = None
     open_runs: int = 0
     """Runs of the instance that were going on when the turn started; they hold slots of its cap (CC-05)."""
     state: "LoopState | None" = None
@@ -228,6 +246,8 @@ class TurnResult(WireModel):
     message: UIMessage | None = None
     """The assistant message; None when the turn was stopped before it wrote anything."""
     runs: tuple[RunRecord, ...] = ()
+    context: ContextState | None = None
+    """How full the model's context was left."""
 
 
 class Report(WireModel):
@@ -292,6 +312,9 @@ class LoopState(WireModel):
     reports: ReportState | None = None
     """Of a run; a turn reports to nobody."""
     guidance: GuidanceState | None = None
+    context: ContextState | None = None
+    refused_steps: int | None = None
+    """How many steps in a row had no call that could be carried out."""
     started_at: AwareDatetime
 
 

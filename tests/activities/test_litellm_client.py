@@ -244,7 +244,7 @@ async def test_field_17_what_may_pass_is_retryable_after_one_request(
     assert (error.type, error.non_retryable) == (MODEL_UNAVAILABLE, False)
 
 
-@pytest.mark.parametrize("status", [400, 401, 402, 403, 404, 413, 422])
+@pytest.mark.parametrize("status", [400, 401, 402, 403, 404, 422])
 async def test_field_17_what_will_not_pass_is_final_after_one_request(
     client: "LiteLLMClient", server: ModelServer, status: int
 ) -> None:

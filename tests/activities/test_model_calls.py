@@ -15,7 +15,8 @@ from temporalio.exceptions import ApplicationError
 from temporalio.testing import ActivityEnvironment
 
 from activities.agent_objects import AgentObjects
-from activities.model_calls import CUT_OFF, ModelCallActivities, ModelClient
+from activities.model_answers import ModelClient
+from activities.model_calls import CUT_OFF, ModelCallActivities
 from activities.model_replies import CallDelta, ModelDelta, ModelReply, ModelToolCall
 from activities.progress_reports import ProgressReporter
 from activities.provider_messages import ProviderMessage, provider_messages

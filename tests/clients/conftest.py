@@ -13,7 +13,7 @@ from served import served
 from temporalio.client import Client
 
 import worker
-from activities.model_calls import ModelClient
+from activities.model_answers import ModelClient
 from api.app import create_app
 from turnkeeper.event_log.writer import EventWriter
 from turnkeeper.registry import AgentRegistry

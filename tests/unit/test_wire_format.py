@@ -47,12 +47,13 @@ from turnkeeper.steps import (
     ToolResult,
     Usage,
 )
-from turnkeeper.turns import Report, TranscriptRef
+from turnkeeper.turns import Compaction, ContextState, Report, TranscriptRef
 from turnkeeper.wire import WireModel
 
 AT = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 PROFILE = AgentProfile(agent_type="A")
 MESSAGE = user_message("m", "hi")
+FULL = ContextState(tokens=9)
 SOURCE = StepSource(workflow_id="t/A/n/turns/1", instance="t/A/n", turn_id="1")
 RESULT = AgentToolResult(run_id="r", agent_type="A", status="completed")
 REF = TranscriptRef(workflow_id="t/A/n", first_temporal_run_id="f", length=2)
@@ -259,12 +260,15 @@ STEPS: list[tuple[WireModel, str]] = [
         """{"workflowId": "t/A/n/turns/1", "instance": "t/A/n", "turnId": "1", "step": 0}""",
     ),
     (
-        CallModelInput(agent_type="A", source=SOURCE, transcript=(REF,), message_id="turn-1", is_last=True),
+        CallModelInput(
+            agent_type="A", source=SOURCE, transcript=(REF,), message_id="turn-1", context=FULL, is_last=True
+        ),
         """{
             "agentType": "A",
             "source": {"workflowId": "t/A/n/turns/1", "instance": "t/A/n", "turnId": "1", "step": 0},
             "transcript": [{"workflowId": "t/A/n", "firstTemporalRunId": "f", "revision": 0, "length": 2}],
             "messageId": "turn-1",
+            "context": {"tokens": 9},
             "isLast": true
         }""",
     ),
@@ -273,9 +277,7 @@ STEPS: list[tuple[WireModel, str]] = [
         """{
             "agentType": "A",
             "source": {"workflowId": "t/A/n/turns/1", "instance": "t/A/n", "turnId": "1", "step": 0},
-            "transcript": [],
-            "messageId": "turn-1",
-            "isLast": false
+            "transcript": [], "messageId": "turn-1", "isLast": false
         }""",
     ),
     (
@@ -331,20 +333,21 @@ STEPS: list[tuple[WireModel, str]] = [
             dispatches=(RefusedDispatch(error="e"), FunctionToolDispatch(timeout=timedelta(seconds=1))),
             usage=Usage(input_tokens=1),
             model="small",
+            compaction=Compaction(summary="s", replaces=2),
         ),
         """{
             "message": {"id": "m", "role": "user", "parts": [{"type": "text", "text": "hi"}]},
             "dispatches": [{"kind": "refused", "error": "e"}, {"kind": "function", "timeout": "PT1S", "attempts": 1}],
             "usage": {"inputTokens": 1, "outputTokens": 0},
-            "model": "small"
+            "model": "small",
+            "compaction": {"summary": "s", "replaces": 2}
         }""",
     ),
     (
         StepResult(message=MESSAGE),
         """{
             "message": {"id": "m", "role": "user", "parts": [{"type": "text", "text": "hi"}]},
-            "dispatches": [],
-            "usage": {"inputTokens": 0, "outputTokens": 0}
+            "dispatches": [], "usage": {"inputTokens": 0, "outputTokens": 0}
         }""",
     ),
     (

@@ -16,6 +16,8 @@ from turnkeeper.runs import AgentToolMilestone, AgentToolProgress, AgentToolResu
 from turnkeeper.turns import (
     CancelTurnInput,
     ClearMessagesInput,
+    Compaction,
+    ContextState,
     GuidanceState,
     InstanceState,
     LoopState,
@@ -49,6 +51,7 @@ INFO = AgentToolRunInfo(run_id="r", agent_type="A", status="starting", started_a
 RESULT = AgentToolResult(run_id="r", agent_type="A", status="completed")
 RECORD = RunRecord(info=INFO, input_digest="d")
 STATE = LoopState(started_at=AT)
+CONTEXT = ContextState(compaction=Compaction(summary="s", replaces=2), tokens=9)
 REF = TranscriptRef(workflow_id="t/A/n", first_temporal_run_id="f", length=2)
 TURN = TurnInfo(turn_id="1", submission_id="s", message_id="m", status="queued", submitted_at=AT)
 
@@ -145,6 +148,63 @@ TURNS: list[tuple[WireModel, str]] = [
     (
         GuidanceState(waiting=(SteerInput(message_id="m", text="t"),), seen=("m",), is_wrapping_up=True),
         """{"waiting": [{"messageId": "m", "text": "t"}], "seen": ["m"], "isWrappingUp": true}""",
+    ),
+    (
+        Compaction(summary="s", replaces=2),
+        """{"summary": "s", "replaces": 2}""",
+    ),
+    (
+        CONTEXT,
+        """{"compaction": {"summary": "s", "replaces": 2}, "tokens": 9}""",
+    ),
+    (
+        ContextState(),
+        """{"tokens": 0}""",
+    ),
+    (
+        TurnResult(context=CONTEXT),
+        """{
+            "runs": [],
+            "context": {"compaction": {"summary": "s", "replaces": 2}, "tokens": 9}
+        }""",
+    ),
+    (
+        TurnInput(instance="t/A/n", turn_id="1", profile=PROFILE, transcript=REF, context=CONTEXT),
+        """{
+            "instance": "t/A/n",
+            "turnId": "1",
+            "profile": {"agentType": "A", "maxSteps": 20, "hooks": []},
+            "transcript": {"workflowId": "t/A/n", "firstTemporalRunId": "f", "revision": 0, "length": 2},
+            "context": {"compaction": {"summary": "s", "replaces": 2}, "tokens": 9},
+            "openRuns": 0
+        }""",
+    ),
+    (
+        SessionInput(profile=PROFILE, context=CONTEXT),
+        """{
+            "profile": {"agentType": "A", "maxSteps": 20, "hooks": []},
+            "turnsSubmitted": 0,
+            "messages": [],
+            "queue": [],
+            "reports": [],
+            "revision": 0,
+            "state": {"isSet": false},
+            "context": {"compaction": {"summary": "s", "replaces": 2}, "tokens": 9},
+            "seenRequests": [],
+            "turns": [],
+            "runs": []
+        }""",
+    ),
+    (
+        LoopState(context=CONTEXT, refused_steps=1, started_at=AT),
+        """{
+            "messages": [],
+            "steps": 0,
+            "runs": [],
+            "context": {"compaction": {"summary": "s", "replaces": 2}, "tokens": 9},
+            "refusedSteps": 1,
+            "startedAt": "2026-01-02T03:04:05Z"
+        }""",
     ),
     (
         GuidanceState(),

@@ -4,7 +4,7 @@ import pytest
 from temporalio.client import Client
 
 import worker
-from activities.model_calls import ModelClient
+from activities.model_answers import ModelClient
 from turnkeeper.event_log.writer import EventWriter
 from turnkeeper.registry import AgentRegistry
 from turnkeeper.settings import Settings

@@ -11,7 +11,7 @@ from model_server import ModelServer
 from temporalio.client import Client
 
 import worker
-from activities.model_calls import ModelClient
+from activities.model_answers import ModelClient
 from turnkeeper.client import TurnkeeperClient
 from turnkeeper.event_log.writer import EventWriter
 from turnkeeper.registry import AgentRegistry

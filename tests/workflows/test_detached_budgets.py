@@ -17,7 +17,7 @@ from temporalio.client import Client
 from temporalio.testing import TimeSkipper
 
 import worker
-from activities.model_calls import ModelClient
+from activities.model_answers import ModelClient
 from turnkeeper import names
 from turnkeeper.client import TurnkeeperClient
 from turnkeeper.detached import DEFAULT_MAX_BUDGET, DEFAULT_NO_PROGRESS_BUDGET

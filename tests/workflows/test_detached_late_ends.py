@@ -13,7 +13,7 @@ from model_server import ModelServer
 from temporalio.client import Client
 
 import worker
-from activities.model_calls import ModelClient
+from activities.model_answers import ModelClient
 from turnkeeper.client import TurnkeeperClient
 from turnkeeper.event_log import writer as event_writers
 from turnkeeper.event_log.entries import NewEntry

@@ -14,7 +14,7 @@ from model_server import ModelServer
 from restless import executions, restless_server
 from temporalio.client import Client
 
-from activities.model_calls import ModelClient
+from activities.model_answers import ModelClient
 from turnkeeper.client import TurnkeeperClient
 from turnkeeper.detached import Detached, options_of
 from turnkeeper.dispatches import DispatchRunInput

@@ -13,7 +13,7 @@ from model_server import Cut, ModelServer, Say, Trickle, in_turn
 from temporalio.client import Client
 
 import worker
-from activities.model_calls import ModelClient
+from activities.model_answers import ModelClient
 from turnkeeper.client import TurnkeeperClient
 from turnkeeper.dev_server import free_port
 from turnkeeper.dispatches import DispatchRunInput

@@ -12,7 +12,7 @@ from model_server import ModelServer
 from temporalio.client import Client, WorkflowExecutionStatus
 
 import worker
-from activities.model_calls import ModelClient
+from activities.model_answers import ModelClient
 from turnkeeper.client import TurnkeeperClient
 from turnkeeper.dev_server import dev_server
 from turnkeeper.dispatches import DispatchRunInput

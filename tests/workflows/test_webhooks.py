@@ -14,7 +14,7 @@ from restless import executions, restless_server
 from starlette.responses import Response
 from webhook_receiver import Receiver
 
-from activities.model_calls import ModelClient
+from activities.model_answers import ModelClient
 from turnkeeper.client import TurnkeeperClient
 from turnkeeper.detached import Detached, options_of
 from turnkeeper.dispatches import DispatchRunInput
