@@ -12,7 +12,7 @@ from activities.failures import final_failure
 from activities.heartbeats import Heart, beating
 from activities.model_answers import ModelAnswer, ModelClient
 from activities.model_replies import UNNAMED, ModelReply, ModelToolCall
-from activities.publishing import event_entry, settled_entries
+from activities.publishing import event_entry, settled_entries, turn_started
 from activities.recovery_events import recovered, recovery_events
 from activities.step_stream import StepStream
 from activities.transcripts import TranscriptReader
@@ -79,6 +79,8 @@ class ModelCallActivities:
             except TranscriptUnreadable as error:
                 raise final_failure(str(error), error.wire_type) from error
             source = call.source
+            if not source.step and names.run_path_of(source.workflow_id) is None:
+                self._writer.add(turn_started(source.workflow_id, source.turn_id))
             self._show_previous_step(source, messages)
             stream = StepStream(self._writer, source.workflow_id, source.step, self._first_attempt(call.agent_type))
             for said in _steering(messages):

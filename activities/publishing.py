@@ -11,9 +11,9 @@ from turnkeeper.chunks import FinishStep, ToolOutputAvailable, ToolOutputError, 
 from turnkeeper.event_log.entries import EntryKind, NewEntry
 from turnkeeper.event_log.writer import EventWriter
 from turnkeeper.events import Event
-from turnkeeper.frames import END_KINDS, RunEvent, TurnEvent
+from turnkeeper.frames import END_KINDS, RunEvent, TurnEvent, TurnStarted
 from turnkeeper.messages import ToolPart
-from turnkeeper.names import run_path_of
+from turnkeeper.names import assistant_message_id, run_path_of
 from turnkeeper.progress import milestone_chunk
 from turnkeeper.steps import PublishInput, SettledStep
 from turnkeeper.wire import WireModel
@@ -35,6 +35,9 @@ class PublishActivities:
 
 def published(told: PublishInput) -> Iterator[NewEntry]:
     """Yield the entries of what a workflow tells."""
+    if told.turn is not None:
+        # Its first model step tells a turn's beginning; one that was stopped before that begins here.
+        yield turn_started(told.source, told.turn.turn_id)
     if told.settled is not None:
         yield from settled_entries(told.source, told.settled)
     for reached in told.milestones:
@@ -48,6 +51,11 @@ def published(told: PublishInput) -> Iterator[NewEntry]:
         yield _entry(told.source, f"message/{told.message.id}", "message", told.message)
     for place, noted in enumerate(told.events):
         yield _entry(told.source, f"event/{place}{told.occasion}", "event", noted)
+
+
+def turn_started(source: str, turn_id: str) -> NewEntry:
+    """Return the entry of a turn's beginning."""
+    return _course_entry(source, "turn", TurnStarted(turn_id=turn_id, message_id=assistant_message_id(turn_id)))
 
 
 def _course_entry(source: str, kind: EntryKind, event: RunEvent | TurnEvent, occasion: str = "") -> NewEntry:

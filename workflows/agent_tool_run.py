@@ -18,7 +18,7 @@ from turnkeeper.search_attributes import outcome_update
 from turnkeeper.steps import PublishInput
 from turnkeeper.turns import LoopState, ReportInput, ReportState, RunInput
 from workflows.loop import ModelToolLoop, stop_reason
-from workflows.publishing import publish, run_started
+from workflows.publishing import publish_own_course, run_started
 from workflows.run_reports import RunReports
 from workflows.run_starts import call_hook
 
@@ -171,7 +171,7 @@ class AgentToolRun(ModelToolLoop):
 
     def _publish(self, event: RunEvent) -> None:
         source = workflow.info().workflow_id
-        publish(PublishInput(source=source, settled=self._settled(), runs=(event,)))
+        publish_own_course(PublishInput(source=source, settled=self._settled(), runs=(event,)))
 
     def _path(self) -> str:
         return names.run_path_of(workflow.info().workflow_id) or self._input.run_id

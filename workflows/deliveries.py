@@ -10,7 +10,6 @@ from temporalio.exceptions import ActivityError, is_cancelled_exception
 
 from turnkeeper.dispatches import Delivery, RunRecord
 from turnkeeper.events import Event, EventType
-from turnkeeper.frames import end_event
 from turnkeeper.messages import TextPart, UIMessage
 from turnkeeper.names import run_workflow_id
 from turnkeeper.outcomes import failure_text
@@ -72,7 +71,6 @@ class Deliveries:
 
     async def _carry_out(self, path: str, record: RunRecord, delivery: Delivery) -> None:
         slot = delivery.slot
-        self._publish_end(path, delivery.result)
         if not delivery.is_hook_done:
             await announce_end(self._dispatcher(path), record.info, delivery.result)
             self._registry.update_delivery(path, slot, is_hook_done=True)
@@ -125,10 +123,6 @@ class Deliveries:
                 if delivery.outcome is None and (record.path, delivery.slot) != self._at_work:
                     self._registry.update_delivery(record.path, delivery.slot, outcome="cancelled", due_at=None)
                     self._tell_event("agent_tool:detached:delivery_cancelled", record, delivery, "cancelled")
-
-    def _publish_end(self, path: str, result: AgentToolResult) -> None:
-        """Tell the live log, in case that the run could not itself; it takes an end once."""
-        publish(PublishInput(source=run_workflow_id(self._session_id, path), runs=(end_event(path, result),)))
 
     async def _tell(self, path: str, record: RunRecord, delivery: Delivery) -> None:
         options = record.watch.options if record.watch else None

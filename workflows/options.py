@@ -22,7 +22,7 @@ PROGRESS_HOOK_TIMEOUT = timedelta(minutes=1)
 """A call of `on_progress`, its wait for a worker included."""
 
 PUBLISH_TIMEOUT = timedelta(seconds=3)
-"""The activity itself gives a log that does not answer up after a second; a workflow task must stay short."""
+"""The activity itself gives a log that does not answer up after a second."""
 
 WEBHOOK_TIMEOUT = timedelta(seconds=30)
 """One attempt at a webhook, which the activity itself gives up sooner."""
@@ -106,8 +106,18 @@ def run_attachment(run_id: str) -> workflow.ActivityConfig:
     )
 
 
-def publishing() -> workflow.LocalActivityConfig:
-    """Return the options of telling the live log something: part of a workflow task, and soon given up."""
+def publishing() -> workflow.ActivityConfig:
+    """Return the options of telling the live log something; a log that does not take it is soon given up."""
+    return workflow.ActivityConfig(
+        start_to_close_timeout=PUBLISH_TIMEOUT,
+        # A worker that was lost is made up for; a log that does not answer does not fail the activity.
+        retry_policy=RetryPolicy(initial_interval=timedelta(milliseconds=100), maximum_attempts=3),
+        summary="tell the live log",
+    )
+
+
+def publishing_own_course() -> workflow.LocalActivityConfig:
+    """Return the options of the same as part of a workflow task, which must stay short."""
     return workflow.LocalActivityConfig(
         start_to_close_timeout=PUBLISH_TIMEOUT, retry_policy=RetryPolicy(maximum_attempts=1)
     )

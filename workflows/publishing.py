@@ -1,8 +1,8 @@
-"""How workflows tell the live log of their course: by local activities, which cost an event each, and no workflow task.
+"""How workflows tell the live log of their course: beside their work, so that only a workflow that closes waits for it.
 
-Nobody waits for one but a workflow that is about to close. When a workflow task brings a query while a local activity
-is under way, the SDK answers the query and delivers the activity's end with the next task, after that one's signals; a
-replay delivers it before them. So no command may depend on when it ends.
+By an activity, except for the first and the last thing that a turn or run tells: these are local activities, which cost
+one event and no workflow task. Where updates or signals may come in between, the SDK writes histories with local
+activities that it cannot replay (design/rfc-lifecycle-entries.md).
 """
 
 import asyncio
@@ -37,11 +37,19 @@ class PublishingWorkflow:
 
 
 def publish(told: PublishInput) -> asyncio.Task[None]:
-    """Tell the live log, beside the workflow's work; a log that does not take it is no reason to fail."""
+    """Tell the live log; a log that does not take it is no reason to fail."""
+    return _begin(workflow.start_activity_method(PublishActivities.publish, told, **options.publishing()))
+
+
+def publish_own_course(told: PublishInput) -> None:
+    """Tell of the beginning or the end of the workflow itself, before or after everything else that it does."""
+    _begin(workflow.start_local_activity_method(PublishActivities.publish, told, **options.publishing_own_course()))
+
+
+def _begin(telling: workflow.ActivityHandle[None]) -> asyncio.Task[None]:
     teller = workflow.instance()
     assert isinstance(teller, PublishingWorkflow)
     teller.untold += 1
-    telling = workflow.start_local_activity_method(PublishActivities.publish, told, **options.publishing())
     telling.add_done_callback(partial(_note_told, teller))
     return telling
 

@@ -228,7 +228,7 @@ class AgentSession(PublishingWorkflow):
     @workflow.signal(name=names.RUN_FINISHED)
     def run_finished(self, finished: RunFinished) -> None:
         """Note a run's last word, once."""
-        self._runs.end(finished.path, finished.result, finished.at)
+        self._runs.end(finished.path, finished.result, finished.at, is_told=True)
 
     @workflow.query(name=names.SNAPSHOT)
     def snapshot(self) -> SessionSnapshot:

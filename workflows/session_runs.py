@@ -23,6 +23,7 @@ from turnkeeper.dispatches import (
     RunWatch,
 )
 from turnkeeper.events import Event
+from turnkeeper.frames import end_event
 from turnkeeper.outcomes import error_result, failure_text, result_from_failure
 from turnkeeper.runs import AgentToolResult, AgentToolRunInfo, DeliveryInfo, InterruptedReason
 from turnkeeper.steps import PublishInput
@@ -104,8 +105,8 @@ class SessionRuns:
             status=info.status if info else None,
         )
 
-    def end(self, path: str, result: AgentToolResult, at: datetime) -> None:
-        """Note how a run ended, once, and have it delivered."""
+    def end(self, path: str, result: AgentToolResult, at: datetime, *, is_told: bool = False) -> None:
+        """Note how a run ended, once, and have it delivered; the live log is told unless the run did that itself."""
         record = self.registry.record(path)
         if record is None or record.info.status in ("completed", "error", "aborted"):
             return
@@ -114,7 +115,12 @@ class SessionRuns:
             self.registry.mark_torn_down(path)
             return
         self.registry.mark_ended(path, result, at)
+        if not is_told:
+            self._publish_end(path, result)
         self._add_delivery(path, "finish", result)
+
+    def _publish_end(self, path: str, result: AgentToolResult) -> None:
+        publish(PublishInput(source=self._workflow_id(path), runs=(end_event(path, result),)))
 
     def retry(self, path: str, delivery: Delivery) -> None:
         """Have a delivery tried again."""
@@ -140,6 +146,7 @@ class SessionRuns:
             self.registry.mark_torn_down(path)
         record = self.registry.record(path)
         if record is not None and record.info.status == "interrupted" and record.result is not None:
+            self._publish_end(path, record.result)
             self._add_delivery(path, "give_up", record.result)
 
     async def cancel(self, path: str, reason: str | None) -> bool:
@@ -152,6 +159,7 @@ class SessionRuns:
         result = AgentToolResult(run_id=info.run_id, agent_type=info.agent_type, status="aborted", error=text)
         if info.status == "interrupted":
             self.registry.mark_ended(path, result, workflow.now())
+            self._publish_end(path, result)
             self._add_delivery(path, "finish", result)
         else:
             self.end(path, result, workflow.now())
@@ -233,7 +241,7 @@ class SessionRuns:
         except FailureError as error:
             result = error_result(request.run_id, request.profile.agent_type, failure_text(error))
             publish_end(self._workflow_id(path), request, result)
-            self.end(path, result, workflow.now())
+            self.end(path, result, workflow.now(), is_told=True)
 
     def _note_silent_end(self, request: DispatchRunInput, child: asyncio.Task[AgentToolResult]) -> None:
         """Note the end of a run that could not report it, such as one that an operator terminated.

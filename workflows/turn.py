@@ -7,12 +7,12 @@ from temporalio.exceptions import ApplicationError
 
 from turnkeeper import names
 from turnkeeper.errors import TURN_FAILED
-from turnkeeper.frames import TurnAborted, TurnError, TurnEvent, TurnFinished, TurnStarted
+from turnkeeper.frames import TurnAborted, TurnError, TurnEvent, TurnFinished
 from turnkeeper.messages import UIMessage, merge_steps
 from turnkeeper.steps import PublishInput
 from turnkeeper.turns import LoopState, TurnInput, TurnResult
 from workflows.loop import ModelToolLoop, stop_reason
-from workflows.publishing import publish
+from workflows.publishing import publish_own_course
 
 
 @workflow.defn(name=names.AGENT_TURN)
@@ -43,8 +43,6 @@ class AgentTurn(ModelToolLoop):
         """
         turn_id = turn.turn_id
         try:
-            if turn.state is None:
-                self._publish(TurnStarted(turn_id=turn_id, message_id=self._message_id))
             end = await self._take_steps()
         except asyncio.CancelledError:
             await self._runs.close(stop_reason())
@@ -72,7 +70,7 @@ class AgentTurn(ModelToolLoop):
 
     def _publish(self, event: TurnEvent) -> None:
         source = workflow.info().workflow_id
-        publish(PublishInput(source=source, settled=self._settled(), turn=event))
+        publish_own_course(PublishInput(source=source, settled=self._settled(), turn=event))
 
     def _continue_as_new(self, state: LoopState) -> None:
         workflow.continue_as_new(self._input.model_copy(update={"state": state}))

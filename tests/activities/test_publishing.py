@@ -157,6 +157,7 @@ async def test_an_output_that_its_own_activity_showed_is_not_shown_again(board: 
         ("chunk", "c"),
         ("chunk", None),
         ("turn", None),
+        ("turn", None),
     ]
 
 
@@ -219,7 +220,7 @@ async def test_a_turn_ends_once_whoever_tells_of_it(board: Board, ends: tuple[Tu
     """The turn itself and its session may both tell."""
     for event in ends:
         await board.tell(PublishInput(source=TURN, turn=event))
-    assert await board.kinds() == [("turn", ends[0].kind)]
+    assert await board.kinds() == [("turn", "started"), ("turn", ends[0].kind)]
 
 
 async def test_di_15_a_run_that_was_refused_and_dispatched_again_ends_in_the_log_as_it_did(
