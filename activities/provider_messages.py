@@ -6,6 +6,7 @@ from typing import Any
 
 from pydantic import JsonValue
 
+from activities.large_values import shown_result
 from turnkeeper.agents import Tool
 from turnkeeper.messages import STEERING, DataPart, FilePart, Part, StepStartPart, TextPart, ToolPart, UIMessage
 from turnkeeper.runs import compact_json
@@ -96,7 +97,7 @@ def _provider_name(tool_name: str) -> str:
 
 def _result_text(call: ToolPart) -> str:
     if call.state == "output-available":
-        return call.output if isinstance(call.output, str) else compact_json(call.output)
+        return shown_result(call.output, call.tool_call_id)
     return call.error_text or "The call has no result."
 
 
